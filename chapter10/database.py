@@ -1,0 +1,241 @@
+"""One SQLite file, opened, written and closed by the same rules everywhere.
+
+What a user of this module may rely on:
+
+D1  Every write is one transaction that takes the write lock before its first read
+    (`BEGIN IMMEDIATE`), so that what was read is still true when the write is made. A transaction
+    that reads first and writes later fails at once when another process wrote in between, and no
+    timeout helps it.
+D2  A transaction is stored whole or not at all. After an error the caller sees the first error, and
+    the next call on the same object works.
+D3  A commit has reached the disk when the call returns (`synchronous=FULL`), in WAL mode where the
+    file system has it and with the rollback journal where it has not.
+D4  A broken machine looks different from a caller's mistake: `StoreError` with `store_busy`
+    (may be tried again) or `store_unavailable` (read-only, full, no database, not ours, closed), the
+    sqlite3 error attached as `__cause__`. A violated constraint is our own bug and comes out as the
+    `sqlite3.IntegrityError` that it is, after the rollback.
+D5  A file belongs to one kind of store (`application_id`) and has a version (`user_version`). An
+    older version is upgraded in place, a newer one and a stranger's file are refused untouched.
+
+It works from SQLite 3.34 up and uses neither `RETURNING` nor `STRICT`. It does not survive a disk
+that lies about having written. A `Database` belongs to the thread that made it.
+Source: the chapter's section on job state in the database (claims C10-150, C10-153, C10-154).
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any, Final
+
+from chapter10.canonical import CodedError
+
+__all__ = ["BUSY_SECONDS", "Database", "StoreError", "Transaction"]
+
+BUSY_SECONDS: Final = 10.0
+"""How long a call waits for another process to let go of the write lock, by default."""
+
+_WAL_LIMIT_BYTES: Final = 16 * 1024 * 1024
+_JOURNAL_TRIES: Final = 100
+_BUSY_CODES: Final = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
+
+
+class StoreError(CodedError, RuntimeError):
+    """Raised when the machine under a store fails; nothing of the call was stored.
+
+    `store_busy`: another process held the lock for the whole waiting time; the call may be repeated.
+    `store_unavailable`: the file cannot be used as this store; `reason` says why in a few words and
+    `__cause__` has the sqlite3 error, where there is one.
+    """
+
+    reason: str
+
+    def __init__(self, code: str, reason: str) -> None:
+        super().__init__(code)
+        self.reason = reason
+
+
+class Transaction:
+    """`with database.write():` one `BEGIN IMMEDIATE` … `COMMIT`, or `ROLLBACK` on any error."""
+
+    __slots__ = ("_connection",)
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def __enter__(self) -> sqlite3.Connection:
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+        except sqlite3.Error as error:
+            raise _store_error(error) from error
+        return self._connection
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            try:
+                self._connection.execute("COMMIT")
+                return
+            except BaseException as failed:
+                self._rollback()
+                if _is_machine_error(failed):
+                    raise _store_error(failed) from failed
+                raise
+        self._rollback()
+        if _is_machine_error(error):
+            raise _store_error(error) from error
+
+    def _rollback(self) -> None:
+        # After a full disk SQLite has rolled back by itself; a second ROLLBACK would fail with an
+        # error that hides the real one.
+        if self._connection.in_transaction:
+            try:
+                self._connection.execute("ROLLBACK")
+            except sqlite3.Error:  # pragma: no cover - the first error is the one to report
+                pass
+
+
+class Database:
+    """A SQLite file with a schema of its own; `connection` is the `sqlite3.Connection`.
+
+    `path`: a file (`:memory:` gives a private one). `application_id`: a number that marks our kind of
+    file. `migrations`: SQL scripts; the file's version is how many of them have run, each in one
+    transaction with the number. `busy_seconds`: how long to wait for another process's lock.
+
+    Raises `StoreError` when the path cannot be opened or is not ours.
+    """
+
+    connection: sqlite3.Connection
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        application_id: int,
+        migrations: Sequence[str],
+        busy_seconds: float = BUSY_SECONDS,
+    ) -> None:
+        try:
+            name = os.fspath(path)
+        except TypeError as error:
+            raise StoreError("store_unavailable", "not a path") from error
+        try:
+            self.connection = sqlite3.connect(
+                name, timeout=busy_seconds, isolation_level=None, cached_statements=256
+            )
+        except (sqlite3.Error, ValueError) as error:  # ValueError: a NUL in the name
+            raise _store_error(error) from error
+        try:
+            self._prepare(application_id, migrations)
+        except BaseException:
+            self.connection.close()
+            raise
+
+    def write(self) -> Transaction:
+        """Return a context manager for one durable write transaction; it yields the connection.
+
+        Raises `StoreError`; a `sqlite3.IntegrityError` passes through after the rollback.
+        """
+        return Transaction(self.connection)
+
+    def row(self, sql: str, parameters: Sequence[object] = ()) -> Any:
+        """Return the first row of a query, or None. Raises `StoreError`."""
+        try:
+            return self.connection.execute(sql, parameters).fetchone()
+        except sqlite3.Error as error:
+            raise _store_error(error) from error
+
+    def rows(self, sql: str, parameters: Sequence[object] = ()) -> list[Any]:
+        """Return all rows of a query, which carries its own LIMIT. Raises `StoreError`."""
+        try:
+            return self.connection.execute(sql, parameters).fetchall()
+        except sqlite3.Error as error:
+            raise _store_error(error) from error
+
+    def close(self) -> None:
+        """Close the connection; a second close does nothing."""
+        self.connection.close()
+
+    def _prepare(self, application_id: int, migrations: Sequence[str]) -> None:
+        try:
+            if self._needs_migration(application_id, len(migrations)):
+                self._choose_journal()
+                self._migrate(application_id, migrations)
+            self.connection.execute("PRAGMA synchronous=FULL")
+            self.connection.execute("PRAGMA foreign_keys=ON")
+            self.connection.execute(f"PRAGMA journal_size_limit={_WAL_LIMIT_BYTES}")
+        except sqlite3.Error as error:
+            raise _store_error(error) from error
+
+    def _needs_migration(self, application_id: int, newest: int) -> bool:
+        """Look before touching: is this file ours, and how old is it?"""
+        version, owner = self._pragma("user_version"), self._pragma("application_id")
+        if owner == 0 and version == 0:
+            tables = self.connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+            # Between the look at the two numbers and this one another process may have made the
+            # file: then it has tables and, by now, our number.
+            if tables and self._pragma("application_id") != application_id:
+                raise StoreError("store_unavailable", "the file holds tables that are not ours")
+        elif owner != application_id:
+            raise StoreError("store_unavailable", "the file belongs to another kind of store")
+        if version > newest:
+            raise StoreError("store_unavailable", f"the file has version {version}, newer than {newest}")
+        return bool(version < newest)
+
+    def _choose_journal(self) -> None:
+        """Ask for WAL; a file system without shared memory keeps the rollback journal.
+
+        The mode is written in the file, so it is asked for once in a file's life. SQLite does not use
+        the busy timeout here: of several processes that open a new file at once some are refused on
+        the spot. They wait by taking the write lock, which does use it, and ask again.
+        """
+        for _ in range(_JOURNAL_TRIES):
+            try:
+                self.connection.execute("PRAGMA journal_mode=WAL")
+                return
+            except sqlite3.OperationalError as error:
+                if not _is_busy(error):
+                    raise
+            with self.write():
+                pass
+
+    def _migrate(self, application_id: int, migrations: Sequence[str]) -> None:
+        with self.write() as connection:
+            # Another process may have migrated while this one waited for the lock.
+            version = self._pragma("user_version")
+            for script in migrations[version:]:
+                for statement in _statements(script):
+                    connection.execute(statement)
+            connection.execute(f"PRAGMA application_id={application_id}")
+            connection.execute(f"PRAGMA user_version={max(version, len(migrations))}")
+
+    def _pragma(self, name: str) -> int:
+        return int(self.connection.execute(f"PRAGMA {name}").fetchone()[0])
+
+
+def _statements(script: str) -> list[str]:
+    """Split a script at the semicolons that end a statement (`executescript` would commit first)."""
+    statements, current = [], ""
+    for line in script.splitlines(keepends=True):
+        current += line
+        if sqlite3.complete_statement(current):
+            statements.append(current)
+            current = ""
+    return statements
+
+
+def _is_busy(error: sqlite3.Error) -> bool:
+    return (getattr(error, "sqlite_errorcode", 0) & 0xFF) in _BUSY_CODES
+
+
+def _is_machine_error(error: BaseException) -> bool:
+    return isinstance(error, sqlite3.Error) and not isinstance(error, sqlite3.IntegrityError)
+
+
+def _store_error(error: BaseException) -> StoreError:
+    if isinstance(error, sqlite3.Error) and _is_busy(error):
+        return StoreError("store_busy", "another process held the lock for the whole waiting time")
+    return StoreError("store_unavailable", str(error))

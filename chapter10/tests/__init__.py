@@ -1,0 +1,1 @@
+"""The specification in sentences: `python -m unittest discover -s chapter10/tests -v` from the top folder."""
