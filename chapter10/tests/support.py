@@ -1,0 +1,90 @@
+"""What the tests share: folders that go away, a clock moved by hand, child processes that read alike."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+TOP = Path(__file__).resolve().parents[2]
+"""The folder that contains `chapter10`; every documented command runs from here."""
+
+CHILD_SECONDS = 120
+"""How long a child process may take before the test fails instead of hanging."""
+
+
+class FolderTestCase(unittest.TestCase):
+    """A test with an empty folder of its own, `self.folder`, removed afterwards."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.folder = Path(tempfile.mkdtemp(prefix="chapter10-"))
+        self.addCleanup(shutil.rmtree, self.folder)
+
+
+class ManualClock:
+    """A clock that stands still until a test moves it; `sleep` moves it and keeps what was asked."""
+
+    def __init__(self, now: float = 0.0) -> None:
+        self.now = now
+        self.slept: list[float] = []
+
+    def __call__(self) -> float:
+        return self.now
+
+    def advance(self, seconds: float) -> None:
+        self.now += seconds
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.now += seconds
+
+
+def child_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return the environment of a child that imports this package from any working folder."""
+    environment = dict(os.environ)
+    environment["PYTHONPATH"] = str(TOP)
+    environment.update(extra or {})
+    return environment
+
+
+def run_python(
+    arguments: Sequence[str],
+    *,
+    cwd: Path = TOP,
+    environment: Mapping[str, str] | None = None,
+    text: str = "",
+) -> subprocess.CompletedProcess[str]:
+    """Run this Python with `arguments` (such as `["-m", "chapter10.quickstart"]`) and return what it said."""
+    return subprocess.run(
+        [sys.executable, *arguments],
+        cwd=cwd,
+        env=child_environment(environment),
+        input=text,
+        capture_output=True,
+        encoding="utf-8",
+        errors="backslashreplace",
+        timeout=CHILD_SECONDS,
+        check=False,
+    )
+
+
+def start_python(
+    arguments: Sequence[str], *, cwd: Path = TOP, environment: Mapping[str, str] | None = None
+) -> subprocess.Popen[str]:
+    """Start this Python in the background, its standard streams as text pipes."""
+    return subprocess.Popen(
+        [sys.executable, *arguments],
+        cwd=cwd,
+        env=child_environment(environment),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+        errors="backslashreplace",
+    )
