@@ -64,9 +64,7 @@ class CanonicalError(CodedError, ValueError):
         self.reason = reason
 
 
-_encode: Final = json.JSONEncoder(
-    ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":")
-).encode
+_encode: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":")).encode
 
 
 def canonical(value: object) -> str:

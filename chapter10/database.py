@@ -123,9 +123,7 @@ class Database:
         except TypeError as error:
             raise StoreError("store_unavailable", "not a path") from error
         try:
-            self.connection = sqlite3.connect(
-                name, timeout=busy_seconds, isolation_level=None, cached_statements=256
-            )
+            self.connection = sqlite3.connect(name, timeout=busy_seconds, isolation_level=None, cached_statements=256)
         except (sqlite3.Error, ValueError) as error:  # ValueError: a NUL in the name
             raise _store_error(error) from error
         try:

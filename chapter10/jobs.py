@@ -263,9 +263,7 @@ _UPDATE_LEASE: Final = "UPDATE jobs SET lease_until = ? WHERE id = ?"
 _INSERT_EVENT: Final = "INSERT INTO events (job_id, attempt, kind, detail, at) VALUES (?, ?, ?, ?, ?)"
 _INSERT_RECEIPT: Final = "INSERT INTO receipts (job_id, attempt, sha256, data) VALUES (?, ?, ?, ?)"
 _COUNT_LIVE: Final = f"SELECT count(*) FROM jobs WHERE {_LIVE_SQL}"
-_NEXT_DUE: Final = (
-    f"{_SELECT_JOB} WHERE {_LIVE_SQL} AND owner = ? AND {_DUE_SQL} <= ? ORDER BY {_DUE_SQL}, id LIMIT 1"
-)
+_NEXT_DUE: Final = f"{_SELECT_JOB} WHERE {_LIVE_SQL} AND owner = ? AND {_DUE_SQL} <= ? ORDER BY {_DUE_SQL}, id LIMIT 1"
 _NEXT_OWNER: Final = f"SELECT owner FROM jobs WHERE {_LIVE_SQL} AND owner > ? ORDER BY owner LIMIT 1"
 _LAST_CLAIM: Final = (
     "SELECT owner FROM jobs WHERE id = (SELECT job_id FROM events WHERE kind = 'running' ORDER BY seq DESC LIMIT 1)"
@@ -292,9 +290,7 @@ class JobStore:
         *,
         busy_seconds: float = BUSY_SECONDS,
     ) -> None:
-        self._database = Database(
-            path, application_id=APPLICATION_ID, migrations=MIGRATIONS, busy_seconds=busy_seconds
-        )
+        self._database = Database(path, application_id=APPLICATION_ID, migrations=MIGRATIONS, busy_seconds=busy_seconds)
         self.db = self._database.connection
         self._operations: dict[str, Operation] = {}
         for operation in (REPORTS_EXPORT, *operations):
@@ -916,9 +912,7 @@ class JobStore:
         self._end(db, job, "failed", now, reason)
         return reason
 
-    def _end(
-        self, db: sqlite3.Connection, job: _Job, state: str, now: float | None, error: str | None = None
-    ) -> str:
+    def _end(self, db: sqlite3.Connection, job: _Job, state: str, now: float | None, error: str | None = None) -> str:
         job = job._replace(state=state, lease_until=None, error=error if state == "failed" else None)
         self._write(db, job, state, {"error": error} if job.error else {}, now)
         return state
