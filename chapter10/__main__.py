@@ -1,0 +1,71 @@
+"""A map of what to run next: `python -m chapter10`, or `chapter10` once it is installed.
+
+It prints one line about this machine and one line for each command that is at hand, in the order in
+which a newcomer meets them. A command whose file is missing is not offered: an installed copy has no
+tests. Nothing is run, nothing is asked, nothing is written, and all of the output is ASCII.
+
+Exit codes, as everywhere in this package: 0 fine, 2 usage.
+Source: the chapter's section on its five experiments (claims C10-009, C10-314).
+"""
+
+from __future__ import annotations
+
+import argparse
+import sqlite3
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+__all__ = ["COMMANDS", "Command", "available", "main"]
+
+
+class Command(NamedTuple):
+    """One command of the map: the file that must be there, what to type, what it is for."""
+
+    file: str
+    line: str
+    purpose: str
+
+
+COMMANDS: Final = (
+    Command("quickstart.py", "python -m chapter10.quickstart", "one job from submit to result"),
+    Command("experiments.py", "python -m chapter10.experiments --group catalog", "300 tools, 2 loaded"),
+    Command("experiments.py", "python -m chapter10.experiments --group boundaries", "five ways to say no"),
+    Command("experiments.py", "python -m chapter10.experiments --group concurrency", "two reads at a time"),
+    Command(
+        "experiments.py", "python -m chapter10.experiments --group lifecycle", "a report that outlives its request"
+    ),
+    Command("experiments.py", "python -m chapter10.experiments --group failures", "late, twice, cancelled, too slow"),
+    Command("experiments.py", "python -m chapter10.experiments --check", "is the committed evidence still true?"),
+    Command("tests/support.py", "python -m unittest discover -s chapter10/tests -v", "the contract, as tests"),
+)
+"""The map, in reading order; files are relative to the package."""
+
+
+def available(package: Path) -> list[Command]:
+    """Return the commands of the map whose file is in the folder `package`, in the order of the map."""
+    return [command for command in COMMANDS if (package / command.file).is_file()]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the map and return the exit code 0; `arguments` are those of the process if None.
+
+    Raises `SystemExit` with code 2 for arguments that it does not know.
+    """
+    parser = argparse.ArgumentParser(prog="chapter10", description="Print a map of what to run next.")
+    parser.parse_args(arguments)
+    commands = available(Path(__file__).resolve().parent)
+    width = max((len(command.line) for command in commands), default=0)
+    python = ".".join(map(str, sys.version_info[:3]))
+    print(f"chapter10 on Python {python}, SQLite {sqlite3.sqlite_version}. Guess first, then run:")
+    print()
+    for command in commands:
+        print(f"  {command.line:<{width}}  {command.purpose}")
+    print()
+    print("Run them from the folder that contains chapter10; README.md has the map of the code.")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
