@@ -1,0 +1,260 @@
+"""Python files as syntax trees: what a module imports, defines and uses, without running it.
+
+The rules of the house stand in `test_layout`; here stand the questions that those rules ask of a file.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from chapter10.tests.support import TOP
+
+PACKAGE: Final = TOP / "chapter10"
+IGNORED_FOLDERS: Final = frozenset({"__pycache__", "my_work", "build", "dist", "chapter10.egg-info"})
+CHECKED_FOLDERS: Final = ("chapter10", "reports", "docs", ".ci")
+
+
+class Source(NamedTuple):
+    """One Python file of the package: its dotted name below `chapter10`, where it is, its tree."""
+
+    name: str
+    path: Path
+    tree: ast.Module
+
+
+class Reference(NamedTuple):
+    """A use of a name that came from outside the file: where it came from, and the node that uses it."""
+
+    origin: str
+    node: ast.AST
+
+
+@cache
+def python_files() -> tuple[Source, ...]:
+    """Every Python file of the package, tests and readers' files included."""
+    found = []
+    for path in sorted(PACKAGE.rglob("*.py")):
+        if IGNORED_FOLDERS.isdisjoint(path.parts):
+            parts = list(path.relative_to(PACKAGE).with_suffix("").parts)
+            if parts[-1] == "__init__":
+                parts.pop()
+            found.append(Source(".".join(parts), path, ast.parse(path.read_bytes())))
+    return tuple(found)
+
+
+@cache
+def modules() -> dict[str, Source]:
+    """The library's modules by name: importable, hence in a chain of packages, and no tests."""
+    return {
+        source.name: source
+        for source in python_files()
+        if source.name.split(".")[0] != "tests" and _is_importable(source.path)
+    }
+
+
+def _is_importable(path: Path) -> bool:
+    folders = [folder for folder in path.parents if PACKAGE in (folder, *folder.parents)]
+    return all((folder / "__init__.py").is_file() for folder in folders)
+
+
+def repository_files() -> Iterator[Path]:
+    """The files that a reader gets: the checked folders and what lies beside them at the top."""
+    for folder in CHECKED_FOLDERS:
+        for root, folders, files in os.walk(TOP / folder):
+            folders[:] = [name for name in folders if name not in IGNORED_FOLDERS]
+            yield from (Path(root, name) for name in files)
+    for path in TOP.iterdir():
+        if (path.is_file() and path.suffix in {".md", ".toml"}) or path.name in {".gitattributes", ".gitignore"}:
+            yield path
+
+
+def own_imports(tree: ast.AST, known: frozenset[str]) -> set[str]:
+    """The modules of this package that a tree imports, by name below `chapter10` ("" is the root)."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {_below(alias.name) for alias in node.names if alias.name.split(".")[0] == "chapter10"}
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "chapter10":
+            base = _below(node.module or "")
+            for alias in node.names:
+                inner = f"{base}.{alias.name}".lstrip(".")
+                found.add(inner if inner in known else base)
+    return found
+
+
+def _below(name: str) -> str:
+    return name.partition(".")[2]
+
+
+@cache
+def references(tree: ast.AST) -> tuple[Reference, ...]:
+    """Every use of an imported or built-in name as a dotted origin, `from x import y as z` resolved."""
+    names: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                root = alias.name.split(".")[0]
+                names[alias.asname or root] = alias.name if alias.asname else root
+        elif isinstance(node, ast.ImportFrom):
+            names |= {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+            found.append(Reference(names.get(node.id, node.id), node))
+        elif isinstance(node, ast.Attribute):
+            chain: list[str] = []
+            inner: ast.expr = node
+            while isinstance(inner, ast.Attribute):
+                chain.append(inner.attr)
+                inner = inner.value
+            if isinstance(inner, ast.Name):
+                found.append(Reference(".".join([names.get(inner.id, inner.id), *reversed(chain)]), node))
+    return tuple(found)
+
+
+def imported_roots(tree: ast.AST) -> set[str]:
+    """The first parts of all names that a tree imports."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found.add("." if node.level else (node.module or "").split(".")[0])
+    return found
+
+
+def default_values(tree: ast.AST) -> set[ast.AST]:
+    """The nodes that stand in a parameter's default, or in the default of a record's field."""
+    found: set[ast.AST] = set()
+    for node in ast.walk(tree):
+        defaults: list[ast.AST | None] = []
+        if isinstance(node, ast.arguments):
+            defaults = [*node.defaults, *node.kw_defaults]
+        elif isinstance(node, ast.ClassDef):
+            defaults = [item.value for item in node.body if isinstance(item, ast.AnnAssign)]
+        for default in defaults:
+            if default is not None:
+                found |= set(ast.walk(default))
+    return found
+
+
+def public_definitions(tree: ast.Module) -> set[str]:
+    """The names without underscore that a module itself defines at its top level."""
+    found = set()
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Assign):
+            found |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            found.add(node.target.id)
+    return {name for name in found if not name.startswith("_")}
+
+
+def all_of(tree: ast.Module) -> list[str] | None:
+    """The literal list of `__all__`, or None."""
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == "__all__" for t in node.targets):
+            return [str(name) for name in ast.literal_eval(node.value)]
+    return None
+
+
+def undocumented(node: ast.stmt) -> Iterator[tuple[str, ast.AST]]:
+    """The public functions, classes and methods of a statement that have no docstring."""
+    if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) or node.name.startswith("_"):
+        return
+    if ast.get_docstring(node) is None and not _is_overload(node):
+        yield node.name, node
+    if isinstance(node, ast.ClassDef):
+        for inner in node.body:
+            for label, missing in undocumented(inner):
+                yield f"{node.name}.{label}", missing
+
+
+def _is_overload(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> bool:
+    names = {
+        d.id if isinstance(d, ast.Name) else d.attr
+        for d in node.decorator_list
+        if isinstance(d, ast.Name | ast.Attribute)
+    }
+    return bool(names & {"overload", "setter"})
+
+
+def leaves_the_encoding_open(call: ast.Call) -> bool:
+    """Whether a call opens, reads, writes or pipes text without saying how it is encoded."""
+    name = call.func.id if isinstance(call.func, ast.Name) else getattr(call.func, "attr", "")
+    owner = call.func.value.id if isinstance(call.func, ast.Attribute) and isinstance(call.func.value, ast.Name) else ""
+    given = {keyword.arg for keyword in call.keywords}
+    if None in given or "encoding" in given:
+        return False
+    if (name == "open" and isinstance(call.func, ast.Name)) or (name, owner) in {("open", "io"), ("fdopen", "os")}:
+        return "b" not in mode_of(call, 1)
+    if name == "open" and isinstance(call.func, ast.Attribute) and call.args:
+        return mode_of(call, 0) in {"r", "w", "a", "x", "rt", "wt", "r+", "w+"}
+    if name == "read_text":
+        return not call.args and owner != "resources"
+    if name == "write_text":
+        return len(call.args) < 2
+    if name in {"run", "Popen", "check_output", "check_call"} and owner == "subprocess":
+        return bool(given & {"text", "universal_newlines"})
+    return False
+
+
+def leaves_the_line_end_open(call: ast.Call) -> bool:
+    """Whether a call writes a text file whose line ends depend on the system."""
+    name = call.func.id if isinstance(call.func, ast.Name) else getattr(call.func, "attr", "")
+    given = {keyword.arg for keyword in call.keywords}
+    if "newline" in given or None in given:
+        return False
+    if name == "write_text":
+        return True
+    at_place = 1 if isinstance(call.func, ast.Name) else 0
+    mode = mode_of(call, at_place)
+    return (
+        name in {"open", "fdopen"} and "b" not in mode and bool(set(mode) & set("wax")) and set(mode) <= set("rwaxt+")
+    )
+
+
+def mode_of(call: ast.Call, place: int) -> str:
+    """The literal mode of a call that opens a file, `r` if none is given."""
+    values: list[ast.expr] = [keyword.value for keyword in call.keywords if keyword.arg == "mode"]
+    values += call.args[place : place + 1]
+    for value in values:
+        if isinstance(value, ast.Constant) and isinstance(value.value, str):
+            return value.value
+    return "r"
+
+
+def catches_everything(node: ast.expr | None) -> bool:
+    """Whether an `except` (or `suppress`) of this type also catches a cancel and Ctrl-C."""
+    if node is None:
+        return True
+    return any(isinstance(inner, ast.Name) and inner.id == "BaseException" for inner in ast.walk(node))
+
+
+def strings_of(tree: ast.AST) -> list[ast.Constant]:
+    """The string constants of a tree that are no docstrings: what a program may print or send to a database."""
+    prose = {
+        node.value for node in ast.walk(tree) if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    }
+    return [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in prose
+    ]
+
+
+def words_of(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.Name):
+        yield node.id
+    elif isinstance(node, ast.Attribute):
+        yield node.attr
+    elif isinstance(node, ast.arg):
+        yield node.arg
+    elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+        yield node.value
