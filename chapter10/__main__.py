@@ -17,6 +17,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from chapter10.lab.textio import EXIT_FINE, main_guard
+
 __all__ = ["COMMANDS", "Command", "available", "main"]
 
 
@@ -64,8 +66,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"  {command.line:<{width}}  {command.purpose}")
     print()
     print("Run them from the folder that contains chapter10; README.md has the map of the code.")
-    return 0
+    return EXIT_FINE
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main_guard(main)
