@@ -18,12 +18,14 @@ D5  A file belongs to one kind of store (`application_id`) and has a version (`u
     older version is upgraded in place, a newer one and a stranger's file are refused untouched.
 
 It works from SQLite 3.34 up and uses neither `RETURNING` nor `STRICT`. It does not survive a disk
-that lies about having written. A `Database` belongs to the thread that made it.
+that lies about having written. A `Database` belongs to the thread that made it, and its
+transactions do not nest.
 Source: the chapter's section on job state in the database (claims C10-150, C10-153, C10-154).
 """
 
 from __future__ import annotations
 
+import math
 import os
 import sqlite3
 from collections.abc import Sequence
@@ -32,14 +34,17 @@ from typing import Any, Final
 
 from chapter10.canonical import CodedError
 
-__all__ = ["BUSY_SECONDS", "Database", "StoreError", "Transaction"]
+__all__ = ["BUSY_SECONDS", "MAX_BUSY_SECONDS", "Database", "StoreError", "Transaction"]
 
 BUSY_SECONDS: Final = 10.0
 """How long a call waits for another process to let go of the write lock, by default."""
+MAX_BUSY_SECONDS: Final = 24 * 60 * 60.0
+"""The longest such wait; SQLite counts it in milliseconds and in 32 bits."""
 
 _WAL_LIMIT_BYTES: Final = 16 * 1024 * 1024
 _JOURNAL_TRIES: Final = 100
-_BUSY_CODES: Final = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
+# SQLITE_PROTOCOL: too many processes raced for the first lock of a WAL file; it passes, as the others do.
+_BUSY_CODES: Final = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL})
 
 
 class StoreError(CodedError, RuntimeError):
@@ -66,11 +71,19 @@ class Transaction:
         self._connection = connection
 
     def __enter__(self) -> sqlite3.Connection:
+        connection = self._connection
         try:
-            self._connection.execute("BEGIN IMMEDIATE")
+            if connection.in_transaction:
+                # Ctrl-C can strike between a block and its `__exit__`. What that left open was never
+                # committed and holds the write lock against everybody.
+                connection.execute("ROLLBACK")
+            connection.execute("BEGIN IMMEDIATE")
         except sqlite3.Error as error:
             raise _store_error(error) from error
-        return self._connection
+        except BaseException:
+            self._rollback()  # an interrupt between BEGIN and the block, which has no `__exit__` yet
+            raise
+        return connection
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -90,12 +103,12 @@ class Transaction:
 
     def _rollback(self) -> None:
         # After a full disk SQLite has rolled back by itself; a second ROLLBACK would fail with an
-        # error that hides the real one.
-        if self._connection.in_transaction:
-            try:
+        # error that hides the real one. So would asking a connection that was closed in the block.
+        try:
+            if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
-            except sqlite3.Error:  # pragma: no cover - the first error is the one to report
-                pass
+        except sqlite3.Error:
+            pass  # the first error is the one to report, and the next BEGIN rolls back again
 
 
 class Database:
@@ -103,7 +116,8 @@ class Database:
 
     `path`: a file (`:memory:` gives a private one). `application_id`: a number that marks our kind of
     file. `migrations`: SQL scripts; the file's version is how many of them have run, each in one
-    transaction with the number. `busy_seconds`: how long to wait for another process's lock.
+    transaction with the number. `busy_seconds`: how long to wait for another process's lock, 0 to
+    `MAX_BUSY_SECONDS`.
 
     Raises `StoreError` when the path cannot be opened or is not ours.
     """
@@ -122,6 +136,9 @@ class Database:
             name = os.fspath(path)
         except TypeError as error:
             raise StoreError("store_unavailable", "not a path") from error
+        if not name:  # SQLite would make a nameless file and delete it at the end
+            raise StoreError("store_unavailable", "an empty path")
+        _check_busy_seconds(busy_seconds)
         try:
             self.connection = sqlite3.connect(name, timeout=busy_seconds, isolation_level=None, cached_statements=256)
         except (sqlite3.Error, ValueError) as error:  # ValueError: a NUL in the name
@@ -154,16 +171,19 @@ class Database:
             raise _store_error(error) from error
 
     def close(self) -> None:
-        """Close the connection; a second close does nothing."""
-        self.connection.close()
+        """Close the connection; a second close does nothing. Raises `StoreError` in another thread."""
+        try:
+            self.connection.close()
+        except sqlite3.Error as error:
+            raise _store_error(error) from error
 
     def _prepare(self, application_id: int, migrations: Sequence[str]) -> None:
         try:
+            self.connection.execute("PRAGMA synchronous=FULL")
+            self.connection.execute("PRAGMA foreign_keys=ON")
             if self._needs_migration(application_id, len(migrations)):
                 self._choose_journal()
                 self._migrate(application_id, migrations)
-            self.connection.execute("PRAGMA synchronous=FULL")
-            self.connection.execute("PRAGMA foreign_keys=ON")
             self.connection.execute(f"PRAGMA journal_size_limit={_WAL_LIMIT_BYTES}")
         except sqlite3.Error as error:
             raise _store_error(error) from error
@@ -203,26 +223,34 @@ class Database:
     def _migrate(self, application_id: int, migrations: Sequence[str]) -> None:
         with self.write() as connection:
             # Another process may have migrated while this one waited for the lock.
-            version = self._pragma("user_version")
-            for script in migrations[version:]:
+            if not self._needs_migration(application_id, len(migrations)):
+                return
+            for script in migrations[self._pragma("user_version") :]:
                 for statement in _statements(script):
                     connection.execute(statement)
             connection.execute(f"PRAGMA application_id={application_id}")
-            connection.execute(f"PRAGMA user_version={max(version, len(migrations))}")
+            connection.execute(f"PRAGMA user_version={len(migrations)}")
 
     def _pragma(self, name: str) -> int:
         return int(self.connection.execute(f"PRAGMA {name}").fetchone()[0])
 
 
+def _check_busy_seconds(value: object) -> None:
+    if type(value) is not int and type(value) is not float:
+        raise StoreError("store_unavailable", "busy_seconds is not a number")
+    if math.isnan(value) or not 0 <= value <= MAX_BUSY_SECONDS:
+        raise StoreError("store_unavailable", f"busy_seconds is not from 0 to {MAX_BUSY_SECONDS:.0f}")
+
+
 def _statements(script: str) -> list[str]:
     """Split a script at the semicolons that end a statement (`executescript` would commit first)."""
     statements, current = [], ""
-    for line in script.splitlines(keepends=True):
-        current += line
+    for piece in script.split(";"):
+        current += piece + ";"
         if sqlite3.complete_statement(current):
             statements.append(current)
             current = ""
-    return statements
+    return [statement for statement in statements if statement.strip() != ";"]
 
 
 def _is_busy(error: sqlite3.Error) -> bool:

@@ -40,7 +40,8 @@ What holds at every committed moment
     J7   job ids and `seq` rise and never come back, not even after pruning
     J8   (owner, action_key) is unique and keeps its job
     J9   jobs that are not final never exceed the capacity that admitted them
-    J10  what another owner sees does not change by a byte whatever this owner does
+    J10  whatever an owner does, no job, event or result of another changes by a byte; what owners share
+         is the numbering (ids and `seq` have gaps), the capacity and the turns
     J11  time and one willing worker bring every job to an end
 
 At a boundary exactly one side wins: `now >= deadline` is past it and `now >= lease_until` is
@@ -48,7 +49,7 @@ expired, so a claim at the end of a lease gets the job and a delivery then is re
 
 When an answer is lost, repeat the call. `submit` gives the same job, `finish` says False (nothing new
 was stored; read the result with `result`), `cancel` and `fail` give the state, `progress` with equal
-numbers writes nothing. A `claim` whose answer was lost waits out its lease.
+numbers writes nothing, `renew` only lengthens. A `claim` whose answer was lost waits out its lease.
 
 What it does not do: it runs nothing, it does not know who is calling, and it does not make an effect
 outside this database happen once. See `companions.worker` for a process that lives by these rules,
@@ -65,7 +66,7 @@ import math
 import os
 import re
 import sqlite3
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, NamedTuple, NoReturn
@@ -74,14 +75,18 @@ from chapter10.canonical import CanonicalError, CodedError, canonical, text_dige
 from chapter10.database import BUSY_SECONDS, Database
 
 __all__ = [
+    "APPLICATION_ID",
+    "CLAIM_SCAN",
     "FINAL_STATES",
     "LIVE_STATES",
     "MAX_ARGS_BYTES",
+    "MAX_COUNT",
     "MAX_LIMIT",
     "MAX_RESULT_BYTES",
     "MAX_TEXT",
     "MAX_TIME",
     "MIGRATIONS",
+    "MIN_SECONDS",
     "REPORTS_EXPORT",
     "STATES",
     "JobError",
@@ -103,6 +108,8 @@ MAX_TEXT: Final = 200
 """Characters of an owner, a key, a tool name or an error code; at least one."""
 MAX_TIME: Final = 2.0**40
 """Seconds, either side of zero. Below it the sum of a time and a lease is exact enough to be later."""
+MIN_SECONDS: Final = 2.0**-10
+"""The shortest lease and the shortest pause between two looks; still later than `MAX_TIME` when added."""
 MAX_ARGS_BYTES: Final = 64 * 1024
 """Bytes of the canonical form of the arguments of a job."""
 MAX_RESULT_BYTES: Final = 8 * 1024 * 1024
@@ -167,8 +174,13 @@ MIGRATIONS: Final = (
     """
     ALTER TABLE jobs ADD COLUMN ended_at NUMERIC;
     UPDATE jobs SET ended_at = deadline WHERE state IN ('succeeded', 'failed', 'cancelled');
+    -- The same moment again beside the data, so that the results still kept are found without a walk
+    -- over all those that retention has emptied.
+    ALTER TABLE receipts ADD COLUMN ended_at NUMERIC;
+    UPDATE receipts SET ended_at = (SELECT ended_at FROM jobs WHERE id = job_id);
     CREATE INDEX jobs_by_owner ON jobs (owner, id);
     CREATE INDEX jobs_ended ON jobs (ended_at, id) WHERE ended_at IS NOT NULL;
+    CREATE INDEX receipts_kept ON receipts (ended_at) WHERE data IS NOT NULL;
     CREATE INDEX events_claims ON events (seq) WHERE kind = 'running';
     """,
 )
@@ -261,10 +273,20 @@ _UPDATE_JOB: Final = (
 _UPDATE_PROGRESS: Final = "UPDATE jobs SET done = ?, total = ? WHERE id = ?"
 _UPDATE_LEASE: Final = "UPDATE jobs SET lease_until = ? WHERE id = ?"
 _INSERT_EVENT: Final = "INSERT INTO events (job_id, attempt, kind, detail, at) VALUES (?, ?, ?, ?, ?)"
-_INSERT_RECEIPT: Final = "INSERT INTO receipts (job_id, attempt, sha256, data) VALUES (?, ?, ?, ?)"
+_INSERT_RECEIPT: Final = "INSERT INTO receipts (job_id, attempt, sha256, data, ended_at) VALUES (?, ?, ?, ?, ?)"
+_SELECT_ENDED: Final = "SELECT id FROM jobs WHERE ended_at IS NOT NULL AND ended_at < ? ORDER BY ended_at, id LIMIT ?"
+_SELECT_KEPT: Final = (
+    "SELECT job_id FROM receipts WHERE data IS NOT NULL AND ended_at < ? ORDER BY ended_at, job_id LIMIT ?"
+)
+_SELECT_DEAD: Final = (
+    f"{_SELECT_JOB} WHERE {_LIVE_SQL} AND (deadline <= ? OR (lease_until <= ?"
+    " AND (state = 'cancel_requested' OR attempt >= max_attempts))) LIMIT ?"
+)
+_SELECT_KEY: Final = "SELECT id, intent FROM jobs WHERE owner = ? AND action_key = ?"
 _COUNT_LIVE: Final = f"SELECT count(*) FROM jobs WHERE {_LIVE_SQL}"
-_NEXT_DUE: Final = f"{_SELECT_JOB} WHERE {_LIVE_SQL} AND owner = ? AND {_DUE_SQL} <= ? ORDER BY {_DUE_SQL}, id LIMIT 1"
-_NEXT_OWNER: Final = f"SELECT owner FROM jobs WHERE {_LIVE_SQL} AND owner > ? ORDER BY owner LIMIT 1"
+_NEXT_DUE: Final = (
+    f"{_SELECT_JOB} WHERE {_LIVE_SQL} AND owner > ? AND {_DUE_SQL} <= ? ORDER BY owner, {_DUE_SQL}, id LIMIT 1"
+)
 _LAST_CLAIM: Final = (
     "SELECT owner FROM jobs WHERE id = (SELECT job_id FROM events WHERE kind = 'running' ORDER BY seq DESC LIMIT 1)"
 )
@@ -276,6 +298,7 @@ class JobStore:
     `path`: the file, made if absent. `operations`: what may be submitted besides `reports.export`.
     `busy_seconds`: how long a call waits for another process. Use it as a context manager or call
     `close`. A store belongs to the thread that made it; any number of stores may share a file.
+    Raises `JobError` (`bad_input`) for what is no operation.
 
     Every method may raise `StoreError` (`store_busy`, `store_unavailable`) besides what it names.
     """
@@ -290,11 +313,13 @@ class JobStore:
         *,
         busy_seconds: float = BUSY_SECONDS,
     ) -> None:
-        self._database = Database(path, application_id=APPLICATION_ID, migrations=MIGRATIONS, busy_seconds=busy_seconds)
-        self.db = self._database.connection
         self._operations: dict[str, Operation] = {}
+        if not isinstance(operations, Iterable):
+            raise JobError("bad_input", "the operations are no list")
         for operation in (REPORTS_EXPORT, *operations):
             self.register(operation)
+        self._database = Database(path, application_id=APPLICATION_ID, migrations=MIGRATIONS, busy_seconds=busy_seconds)
+        self.db = self._database.connection
 
     def __enter__(self) -> JobStore:
         return self
@@ -327,7 +352,7 @@ class JobStore:
         self,
         owner: str,
         action_key: str,
-        args: Mapping[str, Any],
+        args: dict[str, Any],
         *,
         now: Now,
         deadline: float | None = None,
@@ -365,7 +390,7 @@ class JobStore:
     def submit_many(
         self,
         owner: str,
-        submissions: Iterable[tuple[str, Mapping[str, Any]]],
+        submissions: list[tuple[str, dict[str, Any]]],
         *,
         now: Now,
         deadline: float | None = None,
@@ -376,8 +401,8 @@ class JobStore:
     ) -> list[int]:
         """Store several intents of one owner in one commit, all or none; return their ids in order.
 
-        `submissions`: pairs of key and arguments, `MAX_LIMIT` at most; the rest is as for `submit`,
-        and the first refusal refuses all. One commit is one wait for the disk, which is most of what
+        `submissions`: a list of pairs of key and arguments, `MAX_LIMIT` at most; the rest is as for
+        `submit`, and one refusal refuses all. One commit is one wait for the disk, which is most of what
         a submission costs.
         """
         try:
@@ -395,10 +420,12 @@ class JobStore:
         with self._database.write() as db:
             moment = _read(now, "invalid_submission")
             end = moment + 100 if deadline is None else deadline
-            return [
-                self._admit(db, owner, key, intent, moment, end, max_attempts, capacity, owner_capacity)
-                for key, intent in prepared
-            ]
+            ids, new = self._known(db, owner, prepared)
+            if new:
+                self._admit(db, owner, len(new), moment, end, capacity, owner_capacity)
+            for key, intent in new.items():
+                ids[key] = self._insert(db, owner, key, intent, moment, end, max_attempts)
+            return [ids[key] for key, _ in prepared]
 
     def get(self, owner: str, job_id: int) -> dict[str, Any]:
         """Return `{id, state, attempt, done, total, error}` of a job; reading never changes it.
@@ -437,7 +464,7 @@ class JobStore:
                 return self._end(db, job, "cancelled", moment)
             if job.state == "running":
                 job = job._replace(state="cancel_requested")
-                self._write(db, job, "cancel_requested", {}, moment)
+                self._write(db, job, "cancel_requested", moment)
             return job.state
 
     def events(self, owner: str, job_id: int, after: int = 0, limit: int = 100) -> list[dict[str, Any]]:
@@ -455,7 +482,7 @@ class JobStore:
             "SELECT e.seq, e.kind, e.attempt, e.detail FROM jobs j"
             " LEFT JOIN events e ON e.job_id = j.id AND e.seq > ?"
             " WHERE j.id = ? AND j.owner = ? ORDER BY e.seq LIMIT ?",
-            (min(after, 2**63 - 1), _job_id(job_id), _text(owner, "owner"), limit),
+            (after, _job_id(job_id), _text(owner, "owner"), limit),
         )
         if not rows:
             raise JobError("not_found")
@@ -497,7 +524,7 @@ class JobStore:
         rows = self._database.rows(
             "SELECT id, state, attempt, done, total, error FROM jobs"
             " WHERE owner = ? AND id < ? ORDER BY id DESC LIMIT ?",
-            (_text(owner, "owner"), 2**63 - 1 if before is None else min(before, 2**63 - 1), limit),
+            (_text(owner, "owner"), 2**63 - 1 if before is None else before, limit),
         )
         names = ("id", "state", "attempt", "done", "total", "error")
         return [dict(zip(names, row, strict=True)) for row in rows]
@@ -515,18 +542,19 @@ class JobStore:
         """Look at a job until it is final or `timeout` seconds of `clock` are over; return what `get` says.
 
         Only the looking has a limit: the job does not learn of it (C10-190, C10-193). `sleep` is
-        called with `poll` seconds at most, so a final state is seen within that time.
+        called with `poll` seconds at most (a thousandth at least), so a final state is seen within
+        that time. A clock that stands still makes it wait for ever.
 
         Raises `JobError`: `not_found`, `bad_input`.
         """
-        _time(timeout, "timeout")
-        _time(poll, "poll")
-        if poll <= 0:
-            raise JobError("bad_input", "poll is not above zero")
-        end = clock() + timeout
+        if _time(poll, "poll") < MIN_SECONDS:
+            _refuse("poll is shorter than a thousandth of a second")
+        if not callable(clock) or not callable(sleep):
+            _refuse("the clock or the sleep cannot be called")
+        end = _read(clock) + _time(timeout, "timeout")
         while True:
             status = self.get(owner, job_id)
-            remaining = end - clock()
+            remaining = end - _read(clock)
             if status["state"] in FINAL_STATES or remaining <= 0:
                 return status
             sleep(min(poll, remaining))
@@ -571,8 +599,10 @@ class JobStore:
         Owners take turns in the order of their names, starting after the owner of the last claim;
         within an owner the longest due comes first. So however many jobs an owner has waiting,
         another owner's first due job is taken after at most one claim for each other owner that has
-        due work. Jobs found dead on the way are ended as in `claim`, at most `CLAIM_SCAN` a call (if
-        that many were dead, None comes back although more may be due: call again).
+        due work. (A `claim` by id counts as its owner's turn, and pruning the last claim gives the
+        turn back to the one before.) Jobs found dead on the way are ended as in `claim`, at most
+        `CLAIM_SCAN` a call (if that many were dead, None comes back although more may be due: call
+        again).
 
         Raises `JobError` (`bad_input`).
         """
@@ -580,16 +610,16 @@ class JobStore:
         with self._database.write() as db:
             moment = _read(now)
             last = db.execute(_LAST_CLAIM).fetchone()
-            budget = CLAIM_SCAN
-            for owner in self._owners_after(db, last[0] if last else ""):
-                while (row := db.execute(_NEXT_DUE, (owner, moment)).fetchone()) is not None:
-                    job = _Job._make(row)
-                    attempt = self._take(db, job, moment, lease)
-                    if attempt is not None:
-                        return job.id, attempt
-                    budget -= 1
-                    if budget == 0:
-                        return None
+            turn = last[0] if last else ""
+            for _ in range(CLAIM_SCAN):
+                # The owners after the last one first, and when nothing is due there, from the start.
+                row = db.execute(_NEXT_DUE, (turn, moment)).fetchone() or db.execute(_NEXT_DUE, ("", moment)).fetchone()
+                if row is None:
+                    return None
+                job = _Job._make(row)
+                attempt = self._take(db, job, moment, lease)
+                if attempt is not None:
+                    return job.id, attempt
             return None
 
     def renew(self, job_id: int, attempt: int, *, now: Now, lease: float = 10) -> str:
@@ -643,7 +673,7 @@ class JobStore:
                 raise JobError("invalid_progress", "a count falls")
             if (done, total) != (job.done, job.total):
                 db.execute(_UPDATE_PROGRESS, (done, total, job.id))
-                self._record(db, job, "progress", {"done": done, "total": total}, moment)
+                self._record(db, job, "progress", f'{{"done":{done},"total":{total}}}', moment)
             return True
 
     def finish(self, job_id: int, attempt: int, result: Any, *, now: Now) -> bool:
@@ -669,7 +699,7 @@ class JobStore:
             job = self._held(db, job_id, attempt, moment)
             if job.ended:
                 return False
-            db.execute(_INSERT_RECEIPT, (job.id, attempt, sha256, data))
+            db.execute(_INSERT_RECEIPT, (job.id, attempt, sha256, data, moment))
             self._end(db, job, "succeeded", moment)
             return True
 
@@ -682,7 +712,8 @@ class JobStore:
         worth another try is for the caller to say; no error text is read here.
 
         A requested cancel and a passed deadline decide first, as in `finish`. On a job that has
-        ended nothing changes and its state comes back.
+        ended, or that this attempt put back in line with this code, nothing changes and its state
+        comes back: the repeat of a call whose answer was lost.
 
         Raises as `finish` does. Source: claims C10-161, C10-162, C10-199 to C10-205.
         """
@@ -693,6 +724,8 @@ class JobStore:
         _check_now(now)
         with self._database.write() as db:
             moment = _read(now)
+            if self._put_back_already(db, job_id, attempt, code):
+                return "queued"
             job = self._held(db, job_id, attempt, moment)
             if job.ended:
                 return job.state
@@ -701,11 +734,14 @@ class JobStore:
             job = job._replace(
                 state="queued", ready_at=moment + retry_after, lease_until=None, done=0, total=0, error=code
             )
-            self._write(db, job, "queued", {"error": code}, moment)
+            self._write(db, job, "queued", moment)
             return job.state
 
     def receipt_count(self, job_id: int) -> int:
-        """Return how many receipts a job has: 1 if it succeeded, else 0. Raises `JobError` (`bad_input`)."""
+        """Return how many receipts a job has: 1 if it succeeded, else 0.
+
+        Raises `JobError`: `bad_input`; `not_found` only for what no store numbers (0, 2**63).
+        """
         return int(self._database.row("SELECT count(*) FROM receipts WHERE job_id = ?", (_job_id(job_id),))[0])
 
     # Upkeep ----------------------------------------------------------------------------------
@@ -715,8 +751,9 @@ class JobStore:
 
         Past the deadline: `deadline_exceeded`. Lease over after the last attempt:
         `attempts_exhausted`. Lease over after a cancel request: `cancelled`. Returns how many of each,
-        and `skipped`: rows that the database refused to change, which do not hold up the others. At
-        most `limit` jobs a call, in one transaction. Reads the live jobs only.
+        and `skipped`: rows that the database refused to change. They do not hold up the others, up to
+        `MAX_LIMIT` of them. At most `limit` jobs are ended a call, in one transaction. Reads the live
+        jobs only.
 
         Raises `JobError` (`bad_input`). Source: claim C10-291 (what the chapter leaves open).
         """
@@ -725,12 +762,10 @@ class JobStore:
         counts = {"deadline_exceeded": 0, "attempts_exhausted": 0, "cancelled": 0, "skipped": 0}
         with self._database.write() as db:
             moment = _read(now)
-            rows = db.execute(
-                f"{_SELECT_JOB} WHERE {_LIVE_SQL} AND (deadline <= ? OR (lease_until <= ?"
-                " AND (state = 'cancel_requested' OR attempt >= max_attempts))) LIMIT ?",
-                (moment, moment, limit),
-            ).fetchall()
-            for job in map(_Job._make, rows):
+            dead = db.execute(_SELECT_DEAD, (moment, moment, limit + MAX_LIMIT)).fetchall()
+            for job in map(_Job._make, dead):
+                if sum(counts.values()) - counts["skipped"] == limit:
+                    break
                 db.execute("SAVEPOINT one_job")
                 try:
                     counts[self._bury(db, job, moment) or "skipped"] += 1
@@ -759,18 +794,10 @@ class JobStore:
             moment = _read(now)
             if not keys_before <= results_before <= moment:
                 raise JobError("bad_input", "the times are not in the order keys_before, results_before, now")
-            gone = db.execute(
-                "SELECT id FROM jobs WHERE ended_at IS NOT NULL AND ended_at < ? ORDER BY ended_at, id LIMIT ?",
-                (keys_before, limit),
-            ).fetchall()
+            gone = db.execute(_SELECT_ENDED, (keys_before, limit)).fetchall()
             for table, column in (("receipts", "job_id"), ("events", "job_id"), ("jobs", "id")):
                 db.executemany(f"DELETE FROM {table} WHERE {column} = ?", gone)
-            stale = db.execute(
-                "SELECT j.id FROM jobs j JOIN receipts r ON r.job_id = j.id"
-                " WHERE j.ended_at IS NOT NULL AND j.ended_at < ? AND r.data IS NOT NULL"
-                " ORDER BY j.ended_at, j.id LIMIT ?",
-                (results_before, limit),
-            ).fetchall()
+            stale = db.execute(_SELECT_KEPT, (results_before, limit)).fetchall()
             db.executemany("UPDATE receipts SET data = NULL WHERE job_id = ?", stale)
         return {"results": len(stale), "keys": len(gone)}
 
@@ -800,7 +827,7 @@ class JobStore:
 
     # The guards and the writes ---------------------------------------------------------------
 
-    def _intent(self, tool: str, args: Mapping[str, Any]) -> str:
+    def _intent(self, tool: str, args: dict[str, Any]) -> str:
         operation = self._operations.get(_text(tool, "tool"))
         if operation is None:
             raise JobError("bad_input", "no such operation is registered")
@@ -814,7 +841,40 @@ class JobStore:
         # The canonical form of {tool, version, args}: its keys in order, each value in its own form.
         return f'{{"args":{text},"tool":{canonical(operation.tool)},"version":{canonical(operation.version)}}}'
 
+    def _known(
+        self, db: sqlite3.Connection, owner: str, prepared: list[tuple[str, str]]
+    ) -> tuple[dict[str, int], dict[str, str]]:
+        """Return the ids of the keys that have a job already, and the intents of those that have none."""
+        ids: dict[str, int] = {}
+        new: dict[str, str] = {}
+        for key, intent in prepared:
+            row = db.execute(_SELECT_KEY, (owner, key)).fetchone()
+            if (new.setdefault(key, intent) if row is None else row[1]) != intent:
+                raise JobError("key_conflict")
+            if row is not None:
+                ids[key] = row[0]
+        return ids, new
+
     def _admit(
+        self,
+        db: sqlite3.Connection,
+        owner: str,
+        count: int,
+        now: float,
+        deadline: float,
+        capacity: int,
+        owner_capacity: int | None,
+    ) -> None:
+        """Refuse new work that has no time or no place; what is known already does not come here."""
+        if now >= deadline:
+            raise JobError("invalid_submission", "the deadline has passed already")
+        if db.execute(_COUNT_LIVE).fetchone()[0] + count > capacity:
+            raise JobError("queue_full")
+        if owner_capacity is not None:
+            if db.execute(f"{_COUNT_LIVE} AND owner = ?", (owner,)).fetchone()[0] + count > owner_capacity:
+                raise JobError("owner_full")
+
+    def _insert(
         self,
         db: sqlite3.Connection,
         owner: str,
@@ -823,23 +883,7 @@ class JobStore:
         now: float,
         deadline: float,
         max_attempts: int,
-        capacity: int,
-        owner_capacity: int | None,
     ) -> int:
-        known = db.execute(
-            "SELECT id, intent FROM jobs WHERE owner = ? AND action_key = ?", (owner, action_key)
-        ).fetchone()
-        if known is not None:
-            if known[1] != intent:
-                raise JobError("key_conflict")
-            return int(known[0])
-        if now >= deadline:
-            raise JobError("invalid_submission", "the deadline has passed already")
-        if db.execute(_COUNT_LIVE).fetchone()[0] >= capacity:
-            raise JobError("queue_full")
-        if owner_capacity is not None:
-            if db.execute(f"{_COUNT_LIVE} AND owner = ?", (owner,)).fetchone()[0] >= owner_capacity:
-                raise JobError("owner_full")
         job_id = db.execute(_INSERT_JOB, (owner, action_key, intent, max_attempts, deadline, now)).lastrowid
         assert job_id is not None
         db.execute(_INSERT_EVENT, (job_id, 0, "queued", "{}", now))
@@ -876,6 +920,11 @@ class JobStore:
         self._live_lease(job, now)
         return job
 
+    def _put_back_already(self, db: sqlite3.Connection, job_id: int, attempt: int, code: str) -> bool:
+        """Say whether this attempt has failed with this code and waits in line again."""
+        job = self._find(db, job_id)
+        return job is not None and (job.state, job.attempt, job.error) == ("queued", attempt, code)
+
     def _live_lease(self, job: _Job, now: float) -> float:
         assert job.lease_until is not None  # lease_while_held
         if now >= job.lease_until:
@@ -896,7 +945,7 @@ class JobStore:
             total=0,
             error=None,
         )
-        self._write(db, job, "running", {}, now)
+        self._write(db, job, "running", now)
         return job.attempt
 
     def _bury(self, db: sqlite3.Connection, job: _Job, now: float) -> str | None:
@@ -914,31 +963,23 @@ class JobStore:
 
     def _end(self, db: sqlite3.Connection, job: _Job, state: str, now: float | None, error: str | None = None) -> str:
         job = job._replace(state=state, lease_until=None, error=error if state == "failed" else None)
-        self._write(db, job, state, {"error": error} if job.error else {}, now)
+        self._write(db, job, state, now)
         return state
 
-    def _write(self, db: sqlite3.Connection, job: _Job, kind: str, detail: dict[str, Any], now: float | None) -> None:
-        """Write a changed row and its event; every transition but progress passes here."""
+    def _write(self, db: sqlite3.Connection, job: _Job, kind: str, now: float | None) -> None:
+        """Write a changed row and its event; every transition but progress passes here.
+
+        The event says why where there is something to say: on a failure, and on a retry.
+        """
         ended_at = (job.deadline if now is None else now) if job.ended else None
         db.execute(
             _UPDATE_JOB,
             (job.state, job.attempt, job.ready_at, job.lease_until, job.done, job.total, job.error, ended_at, job.id),
         )
-        self._record(db, job, kind, detail, now)
+        self._record(db, job, kind, "{}" if job.error is None else canonical({"error": job.error}), now)
 
-    def _record(self, db: sqlite3.Connection, job: _Job, kind: str, detail: dict[str, Any], now: float | None) -> None:
-        db.execute(_INSERT_EVENT, (job.id, job.attempt, kind, canonical(detail) if detail else "{}", now))
-
-    def _owners_after(self, db: sqlite3.Connection, last: str) -> Iterable[str]:
-        """Yield the owners with live work, each once: those after `last`, then from the start to `last`."""
-        owner = last
-        while (row := db.execute(_NEXT_OWNER, (owner,)).fetchone()) is not None:
-            owner = row[0]
-            yield owner
-        owner = ""
-        while (row := db.execute(_NEXT_OWNER, (owner,)).fetchone()) is not None and row[0] <= last:
-            owner = row[0]
-            yield owner
+    def _record(self, db: sqlite3.Connection, job: _Job, kind: str, detail: str, now: float | None) -> None:
+        db.execute(_INSERT_EVENT, (job.id, job.attempt, kind, detail, now))
 
 
 # What is let in ------------------------------------------------------------------------------
@@ -1011,11 +1052,11 @@ def _read(now: Now, code: str = "bad_input") -> float:
 
 def _check_lease(now: object, lease: object) -> None:
     _check_now(now)
-    if _time(lease, "lease") < 2**-10:
+    if _time(lease, "lease") < MIN_SECONDS:
         _refuse("the lease is shorter than a thousandth of a second")
 
 
-def _pairs(submissions: Iterable[tuple[str, Mapping[str, Any]]]) -> list[tuple[str, Mapping[str, Any]]]:
+def _pairs(submissions: list[tuple[str, dict[str, Any]]]) -> list[tuple[str, dict[str, Any]]]:
     if type(submissions) is not list or not 1 <= len(submissions) <= MAX_LIMIT:
         _refuse(f"the submissions are not a list of 1 to {MAX_LIMIT}")
     if not all(type(pair) is tuple and len(pair) == 2 for pair in submissions):
