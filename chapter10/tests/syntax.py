@@ -144,16 +144,21 @@ def default_values(tree: ast.AST) -> set[ast.AST]:
 
 
 def public_definitions(tree: ast.Module) -> set[str]:
-    """The names without underscore that a module itself defines at its top level."""
+    """The names without underscore that a module itself defines at its top level; type variables are none."""
     found = set()
     for node in tree.body:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             found.add(node.name)
-        elif isinstance(node, ast.Assign):
+        elif isinstance(node, ast.Assign) and not _makes_a_type_variable(node.value):
             found |= {target.id for target in node.targets if isinstance(target, ast.Name)}
         elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
             found.add(node.target.id)
     return {name for name in found if not name.startswith("_")}
+
+
+def _makes_a_type_variable(value: ast.expr) -> bool:
+    made_by = value.func.id if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) else ""
+    return made_by in {"TypeVar", "ParamSpec", "TypeVarTuple"}
 
 
 def all_of(tree: ast.Module) -> list[str] | None:

@@ -38,7 +38,7 @@ from chapter10.tests.syntax import (
 
 FLOORS: Final[dict[int, tuple[str, ...]]] = {
     0: ("canonical",),
-    1: ("database", "postings"),
+    1: ("database", "postings", "companions.pattern", "companions.tasks"),
     2: (
         "catalog",
         "concurrency",
@@ -50,6 +50,7 @@ FLOORS: Final[dict[int, tuple[str, ...]]] = {
         "companions.retry",
         "companions.sales",
         "companions.schema",
+        "companions.tool_calls",
         "lab.textio",
     ),
     3: (
