@@ -345,11 +345,6 @@ def ttl_for(retry_window_s: int) -> int:
     return 2 * _whole(retry_window_s, "retry_window_s", 1, MAX_SECONDS)
 
 
-PAYMENT: Final = Lifetime(retry_window_s=43_200, ttl_s=86_400)
-QUERY: Final = Lifetime(retry_window_s=150, ttl_s=300)
-"""The document's two examples: payments live 24 hours, content queries 5 minutes (I4-039)."""
-
-
 class Timer(Protocol):
     """What a scheduled callback gives back."""
 
@@ -1039,3 +1034,8 @@ def _chosen(stable: dict[str, Any], fields: Sequence[str] | None) -> dict[str, A
     if not set(names) <= set(stable):
         _refuse("a declared field is not among the arguments")
     return {name: stable[name] for name in names}
+
+
+PAYMENT: Final = Lifetime(retry_window_s=43_200, ttl_s=86_400)
+QUERY: Final = Lifetime(retry_window_s=150, ttl_s=300)
+"""The document's two examples: payments live 24 hours, content queries 5 minutes (I4-039)."""
