@@ -1,0 +1,381 @@
+"""What the two READMEs and the pages under `docs/` say is executed, computed and looked up.
+
+The tables of the README are the tables of this test: a new module gets one row on the map in both
+READMEs, a new figure one row with its place in the evidence. Whoever changes README.md brings its twin
+into step and then writes the new hash into its last line; the failing test prints it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shlex
+import shutil
+import unittest
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+from chapter10.__main__ import COMMANDS, available
+from chapter10.catalog import Catalog, CatalogError, fixture_tools
+from chapter10.experiments import SALES, run_all
+from chapter10.jobs import JobStore
+from chapter10.tests.support import TOP, FolderTestCase, run_python
+from chapter10.tests.syntax import IGNORED_FOLDERS, PACKAGE, modules
+
+README: Final = TOP / "README.md"
+TWIN: Final = TOP / "README.zh-CN.md"
+PAGES: Final = (README, TWIN, *sorted((TOP / "docs").glob("*.md")), *sorted((TOP / "reports").glob("*.md")))
+LEDGER: Final = TOP / "docs" / "sources.md"
+GUIDE: Final = TOP / "docs" / "experiments.md"
+
+NOT_RUN: Final[dict[str, str]] = {
+    "python -m unittest discover -s chapter10/tests -v": "it is what runs this test",
+    "python -m pip install .": "it needs an installer; .ci/run does it in a fresh environment",
+}
+"""Documented commands that no test runs, each with the reason."""
+
+NOT_ON_THE_MAP: Final[dict[str, str]] = {
+    "": "the root: the version guard and the map in a few lines",
+    "companions": "linked above its table",
+    "lab": "linked above its table",
+}
+"""Modules without a row of their own, each with the reason."""
+
+FENCE: Final = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK: Final = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+HASH: Final = re.compile(r"<!-- README\.md sha256: ([0-9a-f]+) -->\n\Z")
+
+
+def text_of(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+def blocks(path: Path, language: str) -> list[str]:
+    """The fenced blocks of one language."""
+    return [body for name, body in FENCE.findall(text_of(path)) if name == language]
+
+
+def commands(path: Path) -> list[str]:
+    """The commands of a page that start with `python`, in blocks and in running text."""
+    found = [line for body in blocks(path, "sh") for line in body.splitlines()]
+    return found + re.findall(r"`(python -m [^`]+)`", FENCE.sub("", text_of(path)))
+
+
+def rows(path: Path) -> list[list[str]]:
+    """The rows of all tables of a page, as lists of cells, without heads and rulers."""
+    found = []
+    lines = text_of(path).splitlines()
+    for number, line in enumerate(lines):
+        is_head = number + 1 < len(lines) and re.fullmatch(r"\|[-:|]+\|", lines[number + 1])
+        if line.startswith("|") and not is_head and not re.fullmatch(r"\|[-:|]+\|", line):
+            found.append([cell.strip() for cell in line.strip("|").split("|")])
+    return found
+
+
+def figures(path: Path) -> dict[str, int]:
+    """The figures that a page prints, by their place in the evidence."""
+    return {
+        match.group(1): int(cells[1].replace(",", ""))
+        for cells in rows(path)
+        if len(cells) == 3 and (match := re.fullmatch(r"`([a-z_.]+)`", cells[2])) and re.fullmatch(r"[\d,]+", cells[1])
+    }
+
+
+def map_rows(path: Path) -> list[list[str]]:
+    """The rows of the map: those whose second cell links to a module."""
+    return [cells for cells in rows(path) if len(cells) > 2 and re.search(r"\]\(chapter10/", cells[1])]
+
+
+@cache
+def evidence() -> Any:
+    """The evidence of a fresh run."""
+    return run_all()
+
+
+class TheFirstPage(FolderTestCase):
+    """The README tells the truth about what happens when one types what it says."""
+
+    def test_every_documented_command_runs(self) -> None:
+        """In a copy of the tree, from the folder that contains `chapter10`, each command exits with 0.
+
+        Claims: C10-009.
+        """
+        ignored = shutil.ignore_patterns(*IGNORED_FOLDERS, ".git")
+        home = self.folder / "copy"
+        home.mkdir()
+        for name in ("chapter10", "reports", "examples", "docs"):
+            shutil.copytree(TOP / name, home / name, ignore=ignored)
+        documented = dict.fromkeys(line for page in (README, TWIN, GUIDE) for line in commands(page))
+        self.assertGreaterEqual(len(documented), 8)
+        self.assertLessEqual(set(NOT_RUN), set(documented))
+        for line in documented:
+            if line not in NOT_RUN:
+                with self.subTest(command=line):
+                    name, *arguments = shlex.split(line)
+                    self.assertEqual(name, "python")
+                    child = run_python(arguments, cwd=home, environment={"PYTHONPATH": str(home)})
+                    self.assertEqual(child.returncode, 0, child.stdout + child.stderr)
+
+    def test_the_two_first_commands_are_those_of_the_chapter(self) -> None:
+        """The first block is what the chapter prints first."""
+        first = "python -m chapter10.experiments --group catalog\npython -m chapter10.experiments --group lifecycle\n"
+        for page in (README, TWIN):
+            self.assertEqual(blocks(page, "sh")[0], first)
+
+    def test_the_program_in_the_readme_prints_what_the_readme_says(self) -> None:
+        """The listing runs as it stands, twice on the same database, with the same output."""
+        (listing,) = blocks(README, "python")
+        self.assertLessEqual(len([line for line in listing.splitlines() if line]), 12)
+        for _ in range(2):
+            child = run_python(["-c", listing], cwd=self.folder)
+            self.assertEqual((child.returncode, child.stdout.split()), (0, ["orders.get", "6000"]), child.stderr)
+
+    def test_the_figures_are_those_of_a_fresh_run(self) -> None:
+        """Each figure is looked up at the place that stands beside it."""
+        printed = figures(README)
+        self.assertGreaterEqual(len(printed), 10)
+        for place, figure in printed.items():
+            with self.subTest(place=place):
+                value = evidence()["groups"]
+                for key in place.split("."):
+                    value = value[key]
+                self.assertEqual(value, figure)
+
+    def test_versions_and_dates_are_those_of_the_chapter(self) -> None:
+        """The chapter's version, its date and the date of its product facts stand on the first page.
+
+        Claims: C10-001.
+        """
+        for page in (README, TWIN):
+            for word in ("v1.0", "2026-09-07", "2026-09-08"):
+                self.assertIn(word, text_of(page), page.name)
+        dates = {
+            date
+            for page in (README, TWIN, GUIDE, LEDGER)
+            for date in re.findall(r"\b20\d\d-\d\d-\d\d\b", text_of(page))
+        }
+        self.assertEqual(dates, {"2026-09-07", "2026-09-08"})
+
+    def test_the_story_has_the_numbers_of_the_chapter(self) -> None:
+        """Three tools, three hundred, one question.
+
+        Claims: C10-005.
+        """
+        for page, three in ((README, "three tools"), (TWIN, "三个工具")):
+            for word in ("订单 A 付过款了吗", "300", three):
+                self.assertIn(word, text_of(page))
+        self.assertLess(evidence()["groups"]["catalog"]["loaded"], 300 / 100)
+
+
+class TheMap(unittest.TestCase):
+    """Every module is on the map, and what the map names exists."""
+
+    def test_every_module_has_one_row(self) -> None:
+        """A new module gets one row in both READMEs."""
+        for page in (README, TWIN):
+            linked = [Path(target) for cells in map_rows(page) for target in LINK.findall(cells[1])]
+            names = [".".join(path.with_suffix("").parts[1:]) for path in linked]
+            with self.subTest(page=page.name):
+                self.assertEqual(sorted(names), sorted(set(modules()) - set(NOT_ON_THE_MAP)))
+
+    def test_every_row_names_tests(self) -> None:
+        """No module is without tests, and a test file that is named is there."""
+        for cells in map_rows(README):
+            with self.subTest(row=cells[1]):
+                tests = LINK.findall(cells[2])
+                self.assertTrue(tests)
+                for target in tests:
+                    self.assertTrue((TOP / target).is_file(), target)
+
+    def test_the_program_map_offers_only_what_is_there(self) -> None:
+        """`python -m chapter10` lists the commands whose files exist, all of them documented."""
+        self.assertEqual(available(PACKAGE), list(COMMANDS))
+        self.assertEqual(available(PACKAGE / "no-such-folder"), [])
+        documented = set(commands(README)) | set(commands(GUIDE))
+        for command in COMMANDS:
+            known = command.line in documented or command.line == "python -m chapter10.quickstart"
+            self.assertTrue(known, command.line)
+        child = run_python(["-m", "chapter10"])
+        self.assertEqual((child.returncode, child.stderr), (0, ""))
+        self.assertTrue(child.stdout.isascii())
+        self.assertLessEqual(len(child.stdout.splitlines()), 14)
+        for command in COMMANDS:
+            self.assertIn(command.line, child.stdout)
+
+    def test_every_link_resolves(self) -> None:
+        """A relative link names a file of the repository, another one is https; none is fetched."""
+        for page in PAGES:
+            for target in LINK.findall(FENCE.sub("", text_of(page))):
+                with self.subTest(page=page.name, target=target):
+                    if "://" in target:
+                        self.assertTrue(target.startswith("https://"))
+                    else:
+                        name, _, anchor = target.partition("#")
+                        file = (page.parent / name).resolve() if name else page
+                        self.assertTrue(file.exists())
+                        if anchor:
+                            self.assertIn(anchor, anchors(file))
+
+
+def anchors(path: Path) -> set[str]:
+    """The anchors that a page offers, made of its headings as the usual hosts make them."""
+    headings = re.findall(r"^#+ (.+)$", FENCE.sub("", text_of(path)), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-") for heading in headings}
+
+
+class TheTwins(unittest.TestCase):
+    """The two READMEs say the same."""
+
+    def test_each_links_to_the_other_in_its_first_line(self) -> None:
+        """A reader of the other language is one click away."""
+        self.assertIn("(README.zh-CN.md)", text_of(README).splitlines()[0])
+        self.assertIn("(README.md)", text_of(TWIN).splitlines()[0])
+
+    def test_commands_listings_figures_and_links_are_equal(self) -> None:
+        """What a machine can compare is the same, in the same order."""
+        self.assertEqual(blocks(README, "sh"), blocks(TWIN, "sh"))
+        self.assertEqual(blocks(README, "python"), blocks(TWIN, "python"))
+        self.assertEqual(commands(README), commands(TWIN))
+        self.assertEqual(list(figures(README).items()), list(figures(TWIN).items()))
+        self.assertEqual(LINK.findall(text_of(README))[1:], LINK.findall(text_of(TWIN))[1:])
+        self.assertEqual(
+            len(re.findall(r"^#+ ", text_of(README), re.MULTILINE)),
+            len(re.findall(r"^#+ ", text_of(TWIN), re.MULTILINE)),
+        )
+
+    def test_the_twin_was_read_after_the_last_change(self) -> None:
+        """The hash in the last line of the twin says for which README.md it was written."""
+        expected = hashlib.sha256(text_of(README).encode("utf-8")).hexdigest()
+        found = HASH.search(text_of(TWIN))
+        self.assertIsNotNone(found, "the last line of README.zh-CN.md is the hash line")
+        self.assertEqual(
+            found and found.group(1),
+            expected,
+            f"README.md has changed: bring README.zh-CN.md into step, then end it with\n"
+            f"<!-- README.md sha256: {expected} -->",
+        )
+
+
+class WhatIsNotPromised(unittest.TestCase):
+    """The limits are on the page, and product statements have a date."""
+
+    def test_the_readme_states_the_limits(self) -> None:
+        """No exactly-once outside, bytes are no tokens, logical time."""
+        for page in (README, TWIN):
+            for word in ("exactly-once", "Token" if page == TWIN else "tokens", "`now`", "outbox", "`null`"):
+                self.assertIn(word, text_of(page), page.name)
+
+    def test_every_page_with_product_statements_is_dated(self) -> None:
+        """A page that speaks of a product says as of when, and to lock one's version.
+
+        Claims: C10-256.
+        """
+        products = re.compile(r"OpenAI|Anthropic|LangChain|LangGraph")
+        for page in PAGES:
+            if products.search(text_of(page)):
+                with self.subTest(page=page.name):
+                    self.assertIn("2026-09-07", text_of(page))
+                    self.assertIn("lock your client version", text_of(page).replace("\n", " "))
+
+    def test_the_ledger_has_the_ten_sources(self) -> None:
+        """Ten numbered entries, on the topics of the chapter's ten notes.
+
+        Claims: C10-315.
+        """
+        entries = [cells for cells in rows(LEDGER) if cells[0].isdigit()]
+        self.assertEqual([int(cells[0]) for cells in entries], list(range(1, 11)))
+        topics = (
+            "asyncio",
+            "Code execution",
+            "Transaction",
+            "idempotent",
+            "OpenAI",
+            "Anthropic",
+            "LangChain",
+            "Background",
+            "Tasks",
+            "LangGraph",
+        )
+        for cells, topic in zip(entries, topics, strict=True):
+            self.assertIn(topic, cells[1])
+        self.assertIn("两处引用", entries[0][1])
+
+    def test_the_ledger_keeps_products_apart(self) -> None:
+        """Each product statement that is easily blurred is there.
+
+        Claims: C10-257, C10-259, C10-260, C10-261, C10-262.
+        """
+        entries = {int(cells[0]): " ".join(cells) for cells in rows(LEDGER) if cells[0].isdigit()}
+        for number, words in {
+            5: ("hosted search", "client-executed", "Catalog.search"),
+            6: ("defer_loading", "full definitions are still sent", "cannot be deferred"),
+            7: (
+                "LLMToolSelectorMiddleware",
+                "ProviderToolSearchMiddleware",
+                "max_tools",
+                "always_include",
+                "final set",
+            ),
+            8: ("model responses", "neither local functions nor the business database"),
+            9: ("negotiated", "`running`"),
+            10: ("checkpoint", "external effects"),
+        }.items():
+            for word in words:
+                self.assertIn(word, entries[number])
+        self.assertIn("they are no request sizes", text_of(LEDGER).replace("\n", " "))
+        self.assertTrue(callable(Catalog.search))
+
+    def test_guide_ledger_and_readme_belong_together(self) -> None:
+        """The companion material is there and linked from the README.
+
+        Claims: C10-314.
+        """
+        linked = LINK.findall(text_of(README))
+        for page in (GUIDE, LEDGER):
+            self.assertIn(page.relative_to(TOP).as_posix(), linked)
+        for group in evidence()["groups"]:
+            self.assertIn(f"--group {group}", text_of(GUIDE))
+
+
+class TheChaptersOpening(FolderTestCase):
+    """What the first pages of the chapter say holds for this code."""
+
+    def test_being_found_is_no_permission_to_run(self) -> None:
+        """A refund tool that a search finds is data; loaded and revoked, the gateway still denies it.
+
+        Claims: C10-006.
+        """
+        catalog = Catalog(fixture_tools())
+        hits = catalog.search("订单 退款", {"refunds:write"})
+        self.assertEqual([hit["name"] for hit in hits], ["refunds.create"])
+        self.assertEqual(json.loads(json.dumps(hits)), hits)
+        loaded = catalog.load(hits, {"refunds:write"})
+        with self.assertRaises(CatalogError) as caught:
+            catalog.authorize(loaded[0], frozenset())
+        self.assertEqual(caught.exception.code, "denied")
+
+    def test_a_second_click_makes_no_second_report(self) -> None:
+        """The first answer is lost, the user submits again: one job, one result.
+
+        Claims: C10-007.
+        """
+        with JobStore(self.folder / "jobs.db") as store:
+            store.submit("alice", "august-report", {"month": "2026-08"}, now=0)  # the answer is lost
+            job = store.submit("alice", "august-report", {"month": "2026-08"}, now=1)
+            attempt = store.claim(job, now=2)
+            assert attempt is not None
+            self.assertTrue(store.finish(job, attempt, {"total_cents": 6000}, now=3))
+            self.assertEqual(store.submit("alice", "august-report", {"month": "2026-08"}, now=4), job)
+            self.assertEqual(store.db.execute("SELECT count(*) FROM jobs").fetchone()[0], 1)
+            self.assertEqual(store.receipt_count(job), 1)
+
+    def test_the_report_can_be_worked_out_by_hand(self) -> None:
+        """Three sales of August, 1000 + 2000 + 3000.
+
+        Claims: C10-008.
+        """
+        amounts = [row["amount_cents"] for row in SALES if row["month"] == "2026-08"]
+        self.assertEqual(amounts, [1000, 2000, 3000])
+        self.assertEqual(evidence()["groups"]["lifecycle"]["result"]["data"]["total_cents"], 6000)
