@@ -1,0 +1,113 @@
+"""Known-wrong twins of budget, cancellation, retry and breaker: each has one fault that a test must see.
+
+A test that no wrong program fails proves nothing. For each fault that the document's samples have, a check runs
+against the twin here, which must fail it, and against ours, which must pass. The twins are as small as the fault
+allows and are used nowhere else. The letters are those of the list of faults: B budget, T time-out and cancel,
+R retry and breaker, D cancel across processes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+# Budget --------------------------------------------------------------------------------------
+
+
+class CounterBudget:
+    """B1, B2, B3, B5, B7: a counter that tools write to, with one lane."""
+
+    def __init__(self, total_ms: int, used_ms: int = 0) -> None:
+        self.total_ms = total_ms
+        self.used_ms = used_ms
+
+    @property
+    def remaining(self) -> int:
+        return self.total_ms - self.used_ms
+
+    def consume(self, milliseconds: int) -> CounterBudget:
+        self.used_ms += milliseconds
+        return self
+
+    def compensation(self) -> CounterBudget:
+        return self
+
+
+async def tool_on_a_counter(
+    name: str,
+    args: dict[str, Any],
+    budget: CounterBudget,
+    fn: Callable[..., Awaitable[Any]],
+    min_reserve_ms: int = 200,
+    minimum_ms: int = 0,
+) -> Any:
+    """B2, B4, B6, B7, T1, T2: charges after a success, drains on any TimeoutError, knows no minimum of the tool."""
+    if budget.remaining < min_reserve_ms:
+        raise RuntimeError(name)
+    clock = asyncio.get_running_loop().time
+    start = clock()
+    try:
+        value = await asyncio.wait_for(fn(**args), timeout=budget.remaining / 1000)
+        budget.consume(int((clock() - start) * 1000))
+        return value
+    except TimeoutError:
+        budget.consume(budget.remaining)
+        raise
+
+
+class DeadlineOnTheWire:
+    """B8: sends a reading of its own clock, which means nothing elsewhere."""
+
+    def __init__(self, total_ms: int, *, clock: Callable[[], float]) -> None:
+        self.clock = clock
+        self.deadline = clock() + total_ms / 1000
+
+    @property
+    def remaining(self) -> int:
+        return round((self.deadline - self.clock()) * 1000)
+
+    def to_wire(self) -> dict[str, float]:
+        return {"deadline": self.deadline}
+
+    @classmethod
+    def from_wire(cls, wire: dict[str, float], *, clock: Callable[[], float]) -> DeadlineOnTheWire:
+        budget = cls(0, clock=clock)
+        budget.deadline = wire["deadline"]
+        return budget
+
+
+# Time-outs -----------------------------------------------------------------------------------
+
+
+async def run_by_wait_for(fn: Callable[[], Awaitable[Any]], seconds: float, grace: float) -> str:
+    """T1, T2, T3: waits as long as the tool likes, hands out a late value as if in time, may lose a cancel (3.11)."""
+    try:
+        await asyncio.wait_for(fn(), seconds)
+    except TimeoutError:
+        return "timed_out_stopped"
+    return "value"
+
+
+async def run_by_hand(fn: Callable[[], Awaitable[Any]], seconds: float, grace: float) -> str:
+    """T4: the cure of the text. It hangs on a stubborn task, and a cancelled caller leaves the child running."""
+    task = asyncio.ensure_future(fn())
+    done, _ = await asyncio.wait({task}, timeout=seconds)
+    if done:
+        return "value"
+    task.cancel()
+    try:
+        await task
+    except asyncio.CancelledError:
+        return "timed_out_stopped"
+    return "late_value"
+
+
+async def run_by_timeout(fn: Callable[[], Awaitable[Any]], seconds: float, grace: float) -> str:
+    """T6: starts a timer that is over already, which swallows a cancel that came before."""
+    try:
+        async with asyncio.timeout(seconds):
+            await fn()
+    except TimeoutError:
+        return "not_started"
+    return "value"

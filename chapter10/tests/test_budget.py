@@ -1,0 +1,977 @@
+"""What `companions.budget` promises, checked with time that jumps (and `companions.tasks` below it)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import json
+import math
+import sys
+import unittest
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+from chapter10.companions.budget import (
+    COMPENSATION_RATIO,
+    GRACE_MS,
+    MAX_MS,
+    MIN_RESERVE_MS,
+    OUTCOMES,
+    RECOMMENDED_RATIOS,
+    Budget,
+    BudgetError,
+    BudgetExhausted,
+    Outcome,
+    RunCancelled,
+    ToolTimedOut,
+    run_within,
+    tool_with_budget,
+)
+from chapter10.companions.tasks import abandoned, own
+from chapter10.tests import faulty_resilience as faulty
+from chapter10.tests.support import ManualClock, run_python
+from chapter10.tests.virtual_time import VirtualLoop, pause, run_virtual
+
+Check = Callable[[Any], object]
+
+
+def assert_only_the_twin_fails(case: unittest.TestCase, check: Check, twin: Any, ours: Any) -> None:
+    """Run one check against both: the known-wrong twin must fail it, ours must pass."""
+    with case.assertRaises(AssertionError, msg="the check does not see the fault"):
+        check(twin)
+    check(ours)
+
+
+async def stubborn(seconds: float, value: object = "late") -> object:
+    """A tool that ignores every cancel for so long, and then returns."""
+    loop = asyncio.get_running_loop()
+    end = loop.time() + seconds
+    while loop.time() < end:
+        with contextlib.suppress(asyncio.CancelledError):
+            await pause(end - loop.time())
+    return value
+
+
+async def until_done(task: asyncio.Future[Any]) -> None:
+    """Wait for a task without looking at how it ended."""
+    await asyncio.wait({task})
+
+
+class TheBudget(unittest.TestCase):
+    """What is left, in which lane, and for whom."""
+
+    def setUp(self) -> None:
+        self.clock = ManualClock(50.0)
+
+    def test_remaining_is_total_minus_used(self) -> None:
+        """The form of the sample holds: total, used, remaining, and `consume` in a chain.
+
+        Claims: I4-013.
+        """
+        budget = Budget(1000, 200, clock=self.clock)
+        self.assertEqual((budget.total_ms, budget.used_ms, budget.remaining), (1000, 200, 800))
+        self.assertEqual(Budget(1000, clock=self.clock).used_ms, 0)
+        spent = budget.consume(100).consume(50)
+        self.assertEqual((spent.used_ms, spent.remaining), (350, 650))
+        self.assertEqual(budget.remaining, 800, "a budget never changes")
+
+    def test_the_clock_charges_waits_between_tools(self) -> None:
+        """Nine seconds of search, a wait of three, and the summary has what is left of the promise.
+
+        Claims: I4-011, I4-012.
+        """
+        budget = Budget(20_000, clock=self.clock)
+        self.clock.advance(9)
+        self.clock.advance(3)
+        self.assertEqual(budget.remaining, 8000)
+
+    def test_a_budget_cannot_be_changed(self) -> None:
+        """Parallel siblings share a value, not a counter."""
+        budget = Budget.start(1000, clock=self.clock)
+        for name in ("total_ms", "used_ms", "_main_us", "clock"):
+            with self.assertRaises(dataclasses.FrozenInstanceError):
+                setattr(budget, name, 0)
+        self.assertEqual(budget.remaining, 750)
+
+    def test_a_quarter_is_kept_for_compensation(self) -> None:
+        """The main path ends at 75 %, the hard deadline is the total, and both lanes are in one object.
+
+        Claims: I4-023.
+        """
+        budget = Budget.start(1000, clock=self.clock)
+        self.assertEqual(COMPENSATION_RATIO, 0.25)
+        self.assertTrue(RECOMMENDED_RATIOS[0] <= COMPENSATION_RATIO <= RECOMMENDED_RATIOS[1])
+        self.assertEqual((budget.remaining, budget.compensation_remaining), (750, 1000))
+        self.clock.advance(0.75)
+        self.assertEqual((budget.remaining, budget.compensation_remaining), (0, 250))
+        self.assertTrue(budget.expired)
+        with self.assertRaises(BudgetExhausted):
+            budget.check("search", min_reserve_ms=0)
+        self.assertEqual(budget.compensation().check("refund"), 250)
+
+    def test_ratios_from_two_to_three_tenths_are_taken(self) -> None:
+        """The usual ratios give the lanes that they say.
+
+        Claims: I4-023.
+        """
+        for ratio, main in ((0.2, 800), (0.25, 750), (0.3, 700), (0, 1000)):
+            with self.subTest(ratio=ratio):
+                budget = Budget.start(1000, compensation_budget_ratio=ratio, clock=self.clock)
+                self.assertEqual((budget.remaining, budget.compensation().remaining), (main, 1000))
+
+    def test_the_reserve_is_taken_once_a_chain(self) -> None:
+        """Ten levels down the main path is as long, and the reserve as large, as at the top."""
+        budget = Budget.start(1000, clock=self.clock)
+        for _ in range(10):
+            budget = budget.child(5000)
+        self.assertEqual((budget.remaining, budget.compensation_remaining), (750, 1000))
+
+    def test_a_child_never_outlives_its_parent(self) -> None:
+        """A child has the smaller of its own time and the parent's, at every moment.
+
+        Claims: I4-102.
+        """
+        parent = Budget.start(1000, clock=self.clock)
+        self.clock.advance(0.25)
+        short, long = parent.child(100), parent.child(9000)
+        for _ in range(12):
+            self.assertLessEqual(short.remaining, parent.remaining)
+            self.assertEqual(long.remaining, parent.remaining)
+            self.clock.advance(0.0625)
+        self.assertEqual((short.remaining, long.remaining, parent.remaining), (0, 0, 0))
+
+    def test_a_value_at_its_minimum_is_enough(self) -> None:
+        """199 ms are refused with the figures, 200 ms are enough; a tool may ask for more.
+
+        Claims: I4-012, I4-015.
+        """
+        budget = Budget(1000, 801, clock=self.clock)
+        with self.assertRaises(BudgetExhausted) as caught:
+            budget.check("search")
+        error = caught.exception
+        self.assertEqual((error.code, str(error)), ("budget_exhausted", "budget_exhausted"))
+        self.assertEqual((error.name, error.remaining, error.minimum), ("search", 199, 200))
+        self.assertEqual(error.explanation, "search: budget 199ms < 200ms")
+        self.assertEqual(Budget(1000, 800, clock=self.clock).check("search"), 200)
+        self.assertEqual(MIN_RESERVE_MS, 200)
+        with self.assertRaises(BudgetExhausted) as caught:
+            Budget(1000, clock=self.clock).check("export", 1001)
+        self.assertEqual(caught.exception.minimum, 1001)
+        self.assertEqual(Budget(1000, clock=self.clock).check("export", 1000), 1000)
+
+    def test_nothing_left_is_exhausted_whatever_the_minimum(self) -> None:
+        """Zero never means "no limit", and what is left never falls below zero."""
+        for budget in (Budget(0, clock=self.clock), Budget(100, 500, clock=self.clock)):
+            self.assertEqual((budget.remaining, budget.seconds(), budget.compensation_remaining), (0, 0.0, 0))
+            with self.assertRaises(BudgetExhausted):
+                budget.check("read", 0, min_reserve_ms=0)
+
+    def test_time_left_crosses_a_process_and_clock_readings_do_not(self) -> None:
+        """Both lanes arrive at another clock as they were, less the part of a millisecond that was begun."""
+        budget = Budget.start(1000, clock=self.clock)
+        self.clock.advance(0.1006)
+        wire = json.loads(json.dumps(budget.to_wire()))
+        self.assertEqual(wire, {"main_ms": 649, "hard_ms": 899})
+        other = ManualClock(9_000_000.0)
+        there = Budget.from_wire(wire, clock=other)
+        self.assertEqual((there.remaining, there.compensation_remaining), (649, 899))
+        other.advance(0.649)
+        self.assertEqual((there.remaining, there.compensation_remaining), (0, 250))
+        self.assertEqual(Budget.from_wire({"main_ms": 0, "hard_ms": 0}, clock=other).remaining, 0)
+
+    def test_a_real_process_gets_the_time_that_is_left(self) -> None:
+        """A child process rebuilds the deadline on its own clock and has no more than was sent."""
+        program = (
+            "import json,sys\nfrom chapter10.companions.budget import Budget\n"
+            "budget = Budget.from_wire(json.loads(sys.stdin.read()))\nprint(budget.remaining)"
+        )
+        done = run_python(["-c", program], text=json.dumps(Budget.start(60_000, clock=self.clock).to_wire()))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertLessEqual(int(done.stdout), 45_000)
+        self.assertGreater(int(done.stdout), 0)
+
+    def test_bad_input_is_refused_by_name(self) -> None:
+        """Wrong types, booleans, NaN, negatives and what is too long are `bad_input`, at every door."""
+        good = Budget(1000, clock=self.clock)
+        wrong: list[Callable[[], object]] = [
+            lambda total=total: Budget(total, clock=self.clock)  # type: ignore[misc]
+            for total in (True, -1, 1.5, math.nan, "5", None, MAX_MS + 1, 10**30)
+        ]
+        wrong += [
+            lambda ratio=ratio: Budget(5, compensation_budget_ratio=ratio, clock=self.clock)  # type: ignore[misc]
+            for ratio in (1, 1.0, -0.1, math.nan, math.inf, True, "0.25", None)
+        ]
+        wires: list[Any] = [
+            {},
+            [],
+            None,
+            {"main_ms": 1},
+            {"main_ms": 2, "hard_ms": 1},
+            {"main_ms": True, "hard_ms": 1},
+            {"main_ms": 1, "hard_ms": 1.5},
+            {"main_ms": -1, "hard_ms": 1},
+            {"main_ms": 1, "hard_ms": 1, "x": 1},
+        ]
+        wrong += [lambda wire=wire: Budget.from_wire(wire, clock=self.clock) for wire in wires]  # type: ignore[misc]
+        wrong += [
+            lambda: Budget(5, clock=lambda: math.nan),
+            lambda: Budget(5, clock=lambda: "now"),  # type: ignore[arg-type,return-value]
+            lambda: good.child(-1),
+            lambda: good.consume(-1),
+            lambda: good.check("x", True),
+            lambda: good.check("x", 1.5),  # type: ignore[arg-type]
+        ]
+        for make in wrong:
+            with self.assertRaises(BudgetError) as caught:
+                make()
+            self.assertEqual((caught.exception.code, str(caught.exception)), ("bad_input", "bad_input"))
+        self.assertEqual(good.remaining, 1000)
+
+
+class TheRunner(unittest.TestCase):
+    """Each run ends in exactly one outcome, and in bounded time."""
+
+    def run_it(
+        self,
+        fn: Callable[[], Awaitable[Any]],
+        *,
+        total_ms: int | None = 1000,
+        **options: Any,
+    ) -> tuple[Outcome[Any], float, list[str]]:
+        """Return the outcome, the seconds that it took and what was reported, in a fresh virtual loop."""
+        reported: list[str] = []
+
+        async def main(loop: VirtualLoop) -> tuple[Outcome[Any], float, list[str]]:
+            budget = None if total_ms is None else Budget(total_ms, clock=loop.time)
+            start = loop.time()
+            outcome: Outcome[Any] = await run_within(
+                budget,
+                "tool",
+                fn,
+                report=lambda outcome: reported.append(outcome.kind),
+                report_end=lambda outcome: reported.append(f"end {outcome.kind}"),
+                **options,
+            )
+            took = round(loop.time() - start, 6)
+            while abandoned():
+                await until_done(next(iter(abandoned())))
+                await asyncio.sleep(0)
+            return outcome, took, reported
+
+        return run_virtual(main)
+
+    def test_a_value_in_time_is_a_value(self) -> None:
+        """300 ms of a second: the value, and 700 ms left on the clock.
+
+        Claims: I4-007, I4-017.
+        """
+
+        async def main(loop: VirtualLoop) -> None:
+            budget = Budget(1000, clock=loop.time)
+            self.assertEqual(await tool_with_budget("tool", {"seconds": 0.3}, budget, self.work), "done")
+            self.assertEqual(budget.remaining, 700)
+
+        run_virtual(main)
+
+    async def work(self, seconds: float) -> str:
+        await pause(seconds)
+        return "done"
+
+    def test_falsy_values_are_values(self) -> None:
+        """None, 0 and empty are what the tool returned."""
+        falsy: list[object] = [None, 0, "", []]
+        for value in falsy:
+
+            async def give(value: object = value) -> object:
+                return value
+
+            outcome, _, _ = self.run_it(give)
+            self.assertEqual((outcome.kind, outcome.value, outcome.returned), ("value", value, True))
+
+    def test_a_tool_past_its_time_is_stopped_and_awaited(self) -> None:
+        """At the end of the budget the tool is cancelled, cleans up, and is done when the call returns.
+
+        Claims: I4-007, I4-008, I4-016, I4-020.
+        """
+        seen = []
+
+        async def slow() -> None:
+            try:
+                await pause(9)
+            finally:
+                await pause(0.3)
+                seen.append("cleaned up")
+
+        outcome, took, reported = self.run_it(slow)
+        self.assertEqual((outcome.kind, outcome.running, took), ("timed_out_stopped", False, 1.3))
+        self.assertEqual((seen, reported), (["cleaned up"], ["timed_out_stopped"]))
+
+    def test_a_stubborn_tool_is_abandoned_after_the_grace(self) -> None:
+        """The caller waits for limit and grace and no longer; the tool is kept, and its end is reported.
+
+        Claims: I4-008.
+        """
+        outcome, took, reported = self.run_it(lambda: stubborn(60))
+        self.assertEqual((outcome.kind, outcome.running, took), ("timed_out_abandoned", True, 1 + GRACE_MS / 1000))
+        self.assertEqual(reported, ["timed_out_abandoned", "end late_value"])
+        self.assertEqual(abandoned(), frozenset())
+
+    def test_the_end_of_an_abandoned_tool_is_logged_without_its_data(self) -> None:
+        """Who passes no `report_end` finds a line in the log, and no text of the tool in it."""
+
+        async def fails() -> None:
+            await stubborn(60)
+            raise ValueError("secret")
+
+        async def main(loop: VirtualLoop) -> None:
+            await run_within(Budget(1000, clock=loop.time), "tool", fails)
+            await until_done(next(iter(abandoned())))
+            await asyncio.sleep(0)
+
+        with self.assertLogs("chapter10.companions.budget", "WARNING") as logs:
+            run_virtual(main)
+        self.assertEqual(
+            logs.output, ["WARNING:chapter10.companions.budget:tool: an abandoned call ended as timed_out_stopped"]
+        )
+
+    def test_a_late_value_is_late_and_known(self) -> None:
+        """A tool that finishes after it was asked to stop did have its effect: the value is kept and marked."""
+        outcome, took, _ = self.run_it(lambda: stubborn(1.5, "charged"))
+        self.assertEqual((outcome.kind, outcome.value, took), ("late_value", "charged", 1.5))
+
+    def test_a_tool_that_blocks_the_loop_past_its_deadline_is_late(self) -> None:
+        """No timer fires while code blocks, so the deadline is looked at again when the value is there.
+
+        Claims: I4-033.
+        """
+        for seconds, kind in ((0.999, "value"), (1.0, "late_value"), (5.0, "late_value")):
+
+            async def block(seconds: float = seconds) -> str:
+                loop = asyncio.get_running_loop()
+                assert isinstance(loop, VirtualLoop)
+                loop.advance(seconds)
+                return "done"
+
+            with self.subTest(seconds=seconds):
+                outcome, _, _ = self.run_it(block)
+                self.assertEqual((outcome.kind, outcome.value), (kind, "done"))
+
+    def test_an_error_of_the_tool_is_its_own(self) -> None:
+        """Whatever it raises is a tool error, also before its first await and also a TimeoutError of its own.
+
+        Claims: I4-019.
+        """
+        for raised in (ValueError("x"), TimeoutError("connect"), ConnectionResetError()):
+
+            async def fails(raised: Exception = raised) -> None:
+                await pause(0.1)
+                raise raised
+
+            def fails_at_once(raised: Exception = raised) -> Awaitable[None]:
+                raise raised
+
+            with self.subTest(error=type(raised).__name__):
+                outcome, took, _ = self.run_it(fails)
+                self.assertEqual((outcome.kind, outcome.error, took), ("tool_error", raised, 0.1))
+                outcome, took, _ = self.run_it(fails_at_once)
+                self.assertEqual((outcome.kind, outcome.error, took), ("tool_error", raised, 0))
+
+    def test_an_error_charges_the_time_it_took(self) -> None:
+        """A tool that fails after 100 ms has used 100 ms.
+
+        Claims: I4-019.
+        """
+
+        async def fails() -> None:
+            await pause(0.1)
+            raise ConnectionResetError
+
+        async def main(loop: VirtualLoop) -> None:
+            budget = Budget(1000, clock=loop.time)
+            with self.assertRaises(ConnectionResetError):
+                await tool_with_budget("tool", {}, budget, fails)
+            self.assertEqual(budget.remaining, 900)
+
+        run_virtual(main)
+
+    def test_too_little_time_means_not_called(self) -> None:
+        """Below the minimum nothing starts; at the minimum it does.
+
+        Claims: I4-014, I4-015, I4-102.
+        """
+        calls = []
+
+        async def tool(month: str) -> str:
+            calls.append(month)
+            return month
+
+        async def main(loop: VirtualLoop) -> None:
+            with self.assertRaises(BudgetExhausted):
+                await tool_with_budget("tool", {"month": "2026-08"}, Budget(199, clock=loop.time), tool)
+            self.assertEqual(calls, [])
+            outcome = await run_within(Budget(500, clock=loop.time), "tool", lambda: tool("x"), minimum_ms=501)
+            self.assertEqual((outcome.kind, outcome.returned, calls), ("not_started", False, []))
+            self.assertIsInstance(outcome.error, BudgetExhausted)
+            self.assertEqual(
+                await tool_with_budget("tool", {"month": "2026-08"}, Budget(200, clock=loop.time), tool), "2026-08"
+            )
+
+        run_virtual(main)
+
+    def test_a_time_out_leaves_nothing_of_the_budget(self) -> None:
+        """After a time-out the main path has 0 ms and a `TimeoutError` with a code comes out.
+
+        Claims: I4-016, I4-018.
+        """
+
+        async def main(loop: VirtualLoop) -> None:
+            budget = Budget(1000, clock=loop.time)
+            with self.assertRaises(TimeoutError) as caught:
+                await tool_with_budget("tool", {"seconds": 9}, budget, self.work)
+            assert isinstance(caught.exception, ToolTimedOut)
+            self.assertEqual((str(caught.exception), budget.remaining), ("timed_out", 0))
+            self.assertEqual(caught.exception.outcome.kind, "timed_out_stopped")
+
+        run_virtual(main)
+
+    def test_a_late_value_comes_with_the_time_out(self) -> None:
+        """`tool_with_budget` raises for a late value and keeps it."""
+
+        async def main(loop: VirtualLoop) -> None:
+            with self.assertRaises(ToolTimedOut) as caught:
+                await tool_with_budget("tool", {"seconds": 1.5}, Budget(1000, clock=loop.time), stubborn)
+            self.assertEqual(caught.exception.outcome.value, "late")
+
+        run_virtual(main)
+
+    def test_compensation_runs_after_the_main_path_timed_out(self) -> None:
+        """The refund has the reserve, and its own time limit is the hard deadline.
+
+        Claims: I4-024.
+        """
+
+        async def main(loop: VirtualLoop) -> None:
+            budget = Budget.start(2000, clock=loop.time)
+            payment = await run_within(budget, "pay", lambda: self.work(9), grace_ms=100)
+            self.assertEqual((payment.kind, budget.remaining), ("timed_out_stopped", 0))
+            refund = await run_within(budget.compensation(), "refund", lambda: self.work(0.3))
+            self.assertEqual((refund.kind, refund.value), ("value", "done"))
+            again = await run_within(budget.compensation(), "refund", lambda: self.work(9))
+            self.assertEqual((again.kind, budget.compensation_remaining), ("timed_out_stopped", 0))
+            after = await run_within(budget.compensation(), "refund", lambda: self.work(0.1))
+            self.assertEqual(after.kind, "not_started")
+
+        run_virtual(main)
+
+    def test_each_tool_of_a_chain_gets_what_is_left(self) -> None:
+        """Every child sees less than the one before; when too little is left nothing is called.
+
+        Claims: I4-012, I4-102.
+        """
+        seen: list[int] = []
+
+        async def main(loop: VirtualLoop) -> None:
+            budget = Budget(1000, clock=loop.time)
+
+            async def tool(part: Budget) -> None:
+                seen.append(part.remaining)
+                await pause(0.3)
+
+            for _ in range(4):
+                part = budget.child(600)
+                outcome = await run_within(part, "tool", lambda part=part: tool(part))  # type: ignore[misc]
+            self.assertEqual((seen, outcome.kind), ([600, 600, 400], "not_started"))
+
+        run_virtual(main)
+
+    def test_the_smaller_of_two_limits_counts(self) -> None:
+        """A tool's own limit ends it early and is named; the rest of a budget ends it as the caller's doing."""
+        outcome, took, _ = self.run_it(lambda: self.work(9), limit_ms=400)
+        self.assertEqual((outcome.kind, outcome.own_limit, took), ("timed_out_stopped", True, 0.4))
+        outcome, took, _ = self.run_it(lambda: self.work(9), limit_ms=5000)
+        self.assertEqual((outcome.own_limit, took), (False, 1.0))
+        outcome, took, _ = self.run_it(lambda: self.work(9), total_ms=None, limit_ms=400)
+        self.assertEqual((outcome.own_limit, took), (True, 0.4))
+        outcome, took, _ = self.run_it(lambda: self.work(9), total_ms=None)
+        self.assertEqual((outcome.kind, took), ("value", 9))
+
+    def test_a_cancel_of_the_caller_stops_the_tool_and_goes_on(self) -> None:
+        """The tool has ended, the outcome is reported, and the caller is cancelled.
+
+        Claims: I4-001, I4-020.
+        """
+        seen: list[str] = []
+
+        async def parse() -> None:
+            try:
+                await pause(600)
+            finally:
+                seen.append("tool stopped")
+
+        async def main(loop: VirtualLoop) -> None:
+            budget = Budget(MAX_MS, clock=loop.time)
+            caller = loop.create_task(
+                run_within(budget, "parse", parse, report=lambda outcome: seen.append(outcome.kind))
+            )
+            await pause(5)
+            caller.cancel()
+            await until_done(caller)
+            self.assertTrue(caller.cancelled())
+            self.assertEqual(loop.time(), 1005)
+
+        run_virtual(main)
+        self.assertEqual(seen, ["tool stopped", "cancelled"])
+
+    def test_a_cancel_of_the_caller_is_bounded_by_the_grace(self) -> None:
+        """A stubborn tool holds a cancelled caller no longer than the grace, however often it is cancelled."""
+        seen: list[str] = []
+
+        async def main(loop: VirtualLoop) -> None:
+            caller = loop.create_task(
+                run_within(
+                    None,
+                    "tool",
+                    lambda: stubborn(60),
+                    grace_ms=500,
+                    report=lambda outcome: seen.append(f"{outcome.kind} {outcome.running}"),
+                    report_end=lambda outcome: seen.append(f"end {outcome.kind}"),
+                )
+            )
+            await pause(1)
+            for _ in range(4):
+                caller.cancel()
+                await pause(0.1)
+            await until_done(caller)
+            self.assertTrue(caller.cancelled())
+            self.assertAlmostEqual(loop.time(), 1001.5)
+            await until_done(next(iter(abandoned())))
+            await asyncio.sleep(0)
+
+        run_virtual(main)
+        self.assertEqual(seen, ["cancelled True", "end late_value"])
+
+    def test_a_cancel_in_the_turn_of_the_end_is_not_lost_and_neither_is_the_value(self) -> None:
+        """The caller ends as cancelled, and the outcome still says what the tool returned."""
+        seen: list[Outcome[Any]] = []
+
+        async def main(loop: VirtualLoop) -> None:
+            gate: asyncio.Future[str] = loop.create_future()
+
+            async def tool() -> str:
+                return await gate
+
+            caller = loop.create_task(run_within(Budget(1000, clock=loop.time), "tool", tool, report=seen.append))
+            await pause(0.1)
+            gate.set_result("job 7")
+            await asyncio.sleep(0)  # the tool has finished, its caller has not been told yet
+            caller.cancel()
+            await until_done(caller)
+            self.assertTrue(caller.cancelled())
+
+        run_virtual(main)
+        self.assertEqual([(o.kind, o.value, o.returned) for o in seen], [("cancelled", "job 7", True)])
+
+    def test_a_cancel_that_nobody_here_asked_for_is_an_outcome(self) -> None:
+        """A tool whose own inner task was cancelled does not cancel its caller."""
+
+        async def torn() -> None:
+            raise asyncio.CancelledError
+
+        outcome, _, reported = self.run_it(torn)
+        self.assertEqual((outcome.kind, reported), ("cancelled", ["cancelled"]))
+
+        async def main(loop: VirtualLoop) -> None:
+            with self.assertRaises(RunCancelled) as caught:
+                await tool_with_budget("tool", {}, Budget(1000, clock=loop.time), torn)
+            self.assertEqual(str(caught.exception), "cancelled")
+
+        run_virtual(main)
+
+    def test_every_kind_of_outcome_is_reached(self) -> None:
+        """The seven kinds are the ones that the tests above saw.
+
+        Claims: I4-007.
+        """
+        self.assertEqual(len(OUTCOMES), len(set(OUTCOMES)))
+        self.assertEqual(
+            set(OUTCOMES),
+            {
+                "value",
+                "late_value",
+                "tool_error",
+                "timed_out_stopped",
+                "timed_out_abandoned",
+                "cancelled",
+                "not_started",
+            },
+        )
+
+    def test_bad_limits_are_refused_before_the_tool_is_called(self) -> None:
+        """Zero, negative, boolean and missing limits are `bad_input`; the tool never starts."""
+        calls: list[int] = []
+
+        async def tool() -> None:
+            calls.append(1)
+
+        for options in (
+            {"limit_ms": 0},
+            {"limit_ms": -1},
+            {"limit_ms": True},
+            {"grace_ms": 0},
+            {"grace_ms": None},
+            {"minimum_ms": -1},
+            {"min_reserve_ms": 1.5},
+        ):
+            with self.subTest(options=options), self.assertRaises(BudgetError):
+                self.run_it(tool, **options)
+        with self.assertRaises(BudgetError):
+            run_virtual(lambda loop: run_within("no budget", "tool", tool))  # type: ignore[arg-type]
+        self.assertEqual(calls, [])
+
+    def test_a_group_of_siblings_stops_when_one_fails(self) -> None:
+        """Children of a batch that fails are cancelled with it, and no further tool starts.
+
+        Claims: I4-001.
+        """
+        seen: list[str] = []
+
+        async def child(name: str, seconds: float, fails: bool) -> None:
+            try:
+                await pause(seconds)
+            except asyncio.CancelledError:
+                seen.append(f"{name} cancelled")
+                raise
+            if fails:
+                raise ConnectionResetError
+            seen.append(f"{name} done")
+
+        async def batch(budget: Budget) -> None:
+            async def one(name: str, seconds: float, fails: bool) -> None:
+                outcome = await run_within(budget, name, lambda: child(name, seconds, fails))
+                if outcome.error is not None:
+                    raise outcome.error
+
+            async with asyncio.TaskGroup() as group:
+                group.create_task(one("a", 0.1, True))
+                group.create_task(one("b", 5, False))
+                group.create_task(one("c", 5, False))
+            seen.append("went on")
+
+        async def main(loop: VirtualLoop) -> None:
+            with self.assertRaises(ExceptionGroup) as caught:
+                await batch(Budget(9000, clock=loop.time))
+            self.assertEqual([type(error) for error in caught.exception.exceptions], [ConnectionResetError])
+            self.assertAlmostEqual(loop.time(), 1000.1)
+
+        run_virtual(main)
+        self.assertEqual(sorted(seen), ["b cancelled", "c cancelled"])
+
+
+class OwnedTasks(unittest.TestCase):
+    """The floor below: `companions.tasks.own`."""
+
+    def test_a_limit_of_nothing_is_refused(self) -> None:
+        """A timer that is over before it starts would hide a cancel."""
+
+        async def tool() -> None: ...
+
+        for options in ({"limit_s": 0}, {"limit_s": -1.0}, {"limit_s": math.nan}, {"shielded": True}):
+            with self.subTest(options=options), self.assertRaises(ValueError):
+                run_virtual(lambda loop, options=options: own(tool, grace_s=1, **options))  # type: ignore[misc]
+        with self.assertRaises(ValueError):
+            run_virtual(lambda loop: own(tool, grace_s=0))
+
+    def test_a_stop_from_elsewhere_ends_the_task(self) -> None:
+        """The `stop` future cancels the task as a limit does, and is named as the reason."""
+
+        async def main(loop: VirtualLoop) -> None:
+            stop: asyncio.Future[None] = loop.create_future()
+            loop.call_later(2, stop.set_result, None)
+            ending = await own(lambda: pause(9), grace_s=1, stop=stop)
+            self.assertEqual((ending.why, ending.done, ending.returned, loop.time()), ("stop", True, False, 1002))
+
+        run_virtual(main)
+
+    def test_a_shield_keeps_its_time_and_the_cancel_is_raised_afterwards(self) -> None:
+        """Cancels of the caller do not touch shielded work, and its own limit still does."""
+        for seconds, expected in ((2.0, ("itself", True, 1002.0)), (9.0, ("limit", False, 1003.0))):
+
+            async def main(
+                loop: VirtualLoop, seconds: float = seconds, expected: tuple[str, bool, float] = expected
+            ) -> None:
+                task = loop.create_task(own(lambda: pause(seconds), limit_s=3, grace_s=1, shielded=True))
+                await pause(0.5)
+                task.cancel()
+                await pause(0.5)
+                task.cancel()
+                ending = await task
+                self.assertIsInstance(ending.outer, asyncio.CancelledError)
+                self.assertEqual((ending.why, ending.returned, loop.time()), expected)
+
+            run_virtual(main)
+
+
+class KnownWrongTwins(unittest.TestCase):
+    """Each fault of the document's samples is seen by a check that ours passes."""
+
+    def test_b1_time_between_tools_is_charged(self) -> None:
+        """600 ms of waiting leave nothing of 500.
+
+        Claims: I4-011.
+        """
+
+        def check(make: Callable[[int, VirtualLoop], Any]) -> None:
+            async def main(loop: VirtualLoop) -> None:
+                budget = make(500, loop)
+                await pause(0.6)
+                self.assertEqual(budget.remaining, 0)
+
+            run_virtual(main)
+
+        assert_only_the_twin_fails(
+            self, check, lambda ms, loop: faulty.CounterBudget(ms), lambda ms, loop: Budget(ms, clock=loop.time)
+        )
+
+    def chain(
+        self, check: Callable[[Any, Any], Coroutine[Any, Any, None]], total_ms: int, *, ratio: float = 0.0
+    ) -> None:
+        """Run a check of (budget, tool runner) against the counter and against ours."""
+
+        def run(ours: bool) -> None:
+            async def main(loop: VirtualLoop) -> None:
+                if ours:
+                    budget = Budget(total_ms, compensation_budget_ratio=ratio, clock=loop.time)
+
+                    async def call(fn: Any, minimum_ms: int = 0, lane: Any = budget) -> Any:
+                        outcome = await run_within(lane, "tool", fn, minimum_ms=minimum_ms)
+                        if outcome.kind != "value":
+                            raise RuntimeError(outcome.kind)
+                        return outcome.value
+
+                    await check(budget, call)
+                else:
+                    counter = faulty.CounterBudget(total_ms)
+
+                    async def call_twin(fn: Any, minimum_ms: int = 0, lane: Any = counter) -> Any:
+                        try:
+                            return await faulty.tool_on_a_counter("tool", {}, lane, fn, minimum_ms=minimum_ms)
+                        except (TimeoutError, ConnectionResetError) as error:
+                            raise RuntimeError("tool_error") from error
+
+                    await check(counter, call_twin)
+
+            run_virtual(main)
+
+        assert_only_the_twin_fails(self, run, False, True)
+
+    def test_b2_a_failing_tool_is_not_free(self) -> None:
+        """300 ms that end in an error are 300 ms.
+
+        Claims: I4-019.
+        """
+
+        async def fails() -> None:
+            await pause(0.3)
+            raise ConnectionResetError
+
+        async def check(budget: Any, call: Any) -> None:
+            with self.assertRaises(RuntimeError):
+                await call(fails)
+            self.assertEqual(budget.remaining, 700)
+
+        self.chain(check, 1000)
+
+    def test_b3_parallel_siblings_do_not_add_up(self) -> None:
+        """Three times 400 ms at once are 400 ms."""
+
+        async def check(budget: Any, call: Any) -> None:
+            await asyncio.gather(*(call(lambda: pause(0.4)) for _ in range(3)))
+            self.assertEqual(budget.remaining, 600)
+
+        self.chain(check, 1000)
+
+    def test_b4_a_time_out_inside_the_tool_is_not_ours(self) -> None:
+        """A connect time-out after no time leaves the budget whole."""
+
+        async def fails() -> None:
+            raise TimeoutError
+
+        async def check(budget: Any, call: Any) -> None:
+            with self.assertRaises(RuntimeError):
+                await call(fails)
+            self.assertEqual(budget.remaining, 10_000)
+
+        self.chain(check, 10_000)
+
+    def test_b5_a_refund_after_the_time_out_has_time(self) -> None:
+        """The compensation lane outlives the main path.
+
+        Claims: I4-023, I4-024.
+        """
+
+        async def check(budget: Any, call: Any) -> None:
+            with self.assertRaises(RuntimeError):
+                await call(lambda: pause(9))
+            refunded = []
+
+            async def refund() -> None:
+                refunded.append(1)
+
+            with contextlib.suppress(RuntimeError):
+                await call(refund, lane=budget.compensation())
+            self.assertEqual(refunded, [1])
+
+        self.chain(check, 2000, ratio=0.25)
+
+    def test_b6_a_tool_with_too_little_time_is_not_called(self) -> None:
+        """After a wait the tool's own minimum is looked at again.
+
+        Claims: I4-012.
+        """
+        calls: list[int] = []
+
+        async def tool() -> None:
+            calls.append(1)
+
+        async def check(budget: Any, call: Any) -> None:
+            await call(lambda: pause(0.5))
+            calls.clear()
+            with contextlib.suppress(RuntimeError):
+                await call(tool, 600)
+            self.assertEqual(calls, [])
+
+        self.chain(check, 1000)
+
+    def test_b7_short_calls_are_not_free_and_nothing_is_negative(self) -> None:
+        """500 calls of 0.9 ms are 450 ms.
+
+        Claims: I4-017.
+        """
+
+        async def check(budget: Any, call: Any) -> None:
+            for _ in range(500):
+                await call(lambda: pause(0.0009))
+            self.assertIn(budget.remaining, (549, 550))
+
+        self.chain(check, 1000)
+
+    def test_b8_a_clock_reading_means_nothing_elsewhere(self) -> None:
+        """A budget that crosses to a machine with another clock has the time that it had."""
+
+        def check(kind: Any) -> None:
+            here, there = ManualClock(50.0), ManualClock(7_000_000.0)
+            moved = kind.from_wire(kind(1000, clock=here).to_wire(), clock=there)
+            self.assertEqual(moved.remaining, 1000)
+
+        assert_only_the_twin_fails(self, check, faulty.DeadlineOnTheWire, Budget)
+
+    def runner(self, check: Callable[[Any, VirtualLoop], Coroutine[Any, Any, None]], twin: Any) -> None:
+        """Run a check of a runner `(fn, seconds, grace) -> kind` against a twin and ours."""
+
+        def run(runner: Any) -> None:
+            run_virtual(lambda loop: check(runner, loop))
+
+        async def ours(fn: Any, seconds: float, grace: float) -> str:
+            budget = Budget(round(seconds * 1000), clock=asyncio.get_running_loop().time)
+            outcome = await run_within(
+                budget, "tool", fn, min_reserve_ms=0, grace_ms=round(grace * 1000), report_end=lambda outcome: None
+            )
+            return outcome.kind
+
+        assert_only_the_twin_fails(self, run, twin, ours)
+
+    def test_t1_the_wait_for_the_end_is_bounded(self) -> None:
+        """A limit of 0.1 s and a grace of 0.2 s are over after 0.3 s.
+
+        Claims: I4-008, I4-098.
+        """
+
+        async def check(runner: Any, loop: VirtualLoop) -> None:
+            await runner(lambda: stubborn(0.6), 0.1, 0.2)
+            took = loop.time() - 1000
+            await pause(1)
+            await asyncio.sleep(0)
+            self.assertAlmostEqual(took, 0.3)
+
+        self.runner(check, faulty.run_by_wait_for)
+
+    def test_t2_a_late_value_is_not_a_value(self) -> None:
+        """A tool that swallows the cancel and returns is late."""
+
+        async def check(runner: Any, loop: VirtualLoop) -> None:
+            self.assertEqual(await runner(lambda: stubborn(0.6), 0.1, 2), "late_value")
+
+        self.runner(check, faulty.run_by_wait_for)
+
+    @unittest.skipIf(sys.version_info >= (3, 12), "wait_for was repaired in 3.12; ours is checked above on all")
+    def test_t3_a_cancel_in_the_turn_of_the_end_is_kept(self) -> None:
+        """On 3.11 `wait_for` returns the value and forgets the cancel."""
+
+        async def check(runner: Any, loop: VirtualLoop) -> None:
+            gate = asyncio.Event()
+            caller = loop.create_task(runner(gate.wait, 1, 1))
+            await pause(0.1)
+            gate.set()
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            caller.cancel()
+            await until_done(caller)
+            self.assertTrue(caller.cancelled())
+
+        self.runner(check, faulty.run_by_wait_for)
+
+    def test_t4_a_stubborn_tool_does_not_hold_its_caller(self) -> None:
+        """Cancel and await alone wait for as long as the tool likes.
+
+        Claims: I4-020, I4-098.
+        """
+
+        async def check(runner: Any, loop: VirtualLoop) -> None:
+            await runner(lambda: stubborn(3600), 0.1, 0.2)
+            took = loop.time() - 1000
+            await pause(3600)
+            await asyncio.sleep(0)
+            self.assertLess(took, 1)
+
+        self.runner(check, faulty.run_by_hand)
+
+    def test_t4_a_cancelled_caller_leaves_no_child_running(self) -> None:
+        """A cancel inside `asyncio.wait` alone leaves the child to itself.
+
+        Claims: I4-098.
+        """
+
+        async def check(runner: Any, loop: VirtualLoop) -> None:
+            caller = loop.create_task(runner(lambda: pause(600), 900, 1))
+            await pause(1)
+            caller.cancel()
+            await until_done(caller)
+            self.assertEqual(asyncio.all_tasks(), {asyncio.current_task()})
+
+        self.runner(check, faulty.run_by_hand)
+
+    def test_t6_no_timer_hides_a_cancel_that_came_before(self) -> None:
+        """With nothing left the tool is refused, and the cancel arrives at the next wait."""
+
+        async def check(runner: Any, loop: VirtualLoop) -> None:
+            reached: list[str] = []
+
+            async def caller() -> None:
+                task = asyncio.current_task()
+                assert task is not None
+                task.cancel()
+                await runner(lambda: pause(1), 0, 1)
+                await asyncio.sleep(0)
+                reached.append("ran on after a cancel")
+
+            task = loop.create_task(caller())
+            await until_done(task)
+            self.assertTrue(task.cancelled())
+            self.assertEqual(reached, [])
+
+        self.runner(check, faulty.run_by_timeout)
+
+
+if __name__ == "__main__":
+    unittest.main()
