@@ -63,7 +63,7 @@ FLOORS: Final[dict[int, tuple[str, ...]]] = {
         "lab.predict",
         "lab.world",
     ),
-    4: ("companions.experiments", "lab.guards", "lab.invariants"),
+    4: ("companions.experiments", "evidence", "lab.guards", "lab.invariants"),
     5: ("experiments",),
     6: ("quickstart", "lab.explore", "__main__"),
 }
