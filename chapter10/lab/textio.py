@@ -46,6 +46,7 @@ __all__ = [
     "prepare_streams",
     "print_json",
     "text_lanes",
+    "text_states",
 ]
 
 EXIT_FINE: Final = 0
@@ -120,6 +121,18 @@ def text_lanes(events: Iterable[Event]) -> str:
     )
 
 
+def text_states(transitions: Iterable[tuple[str, str, str]]) -> str:
+    """Return `(state before, state after, label)` as lines, each distinct one once: the twin of `mermaid_state`.
+
+    The empty string stands for the start and the end, both shown as `o`.
+    Raises `ValueError` for more than `MAX_EVENTS` distinct ones.
+    """
+    edges = [(before or "o", after or "o", _one_line(label)) for before, after, label in _distinct(transitions)]
+    left = max((display_width(before) for before, _, _ in edges), default=0)
+    right = max((display_width(after) for _, after, _ in edges), default=0)
+    return "\n".join(f"{pad(before, left)} -> {pad(after, right)}  {label}".rstrip() for before, after, label in edges)
+
+
 # Pictures in Mermaid -----------------------------------------------------------------------------
 
 
@@ -156,9 +169,7 @@ def mermaid_state(transitions: Iterable[tuple[str, str, str]]) -> str:
     The empty string stands for the start (as a state before) and the end (as a state after).
     Raises `ValueError` for more than `MAX_EVENTS` distinct ones.
     """
-    edges = list(dict.fromkeys(transitions))
-    if len(edges) > MAX_EVENTS:
-        raise ValueError(f"more than {MAX_EVENTS} transitions")
+    edges = _distinct(transitions)
     states = dict.fromkeys(state for before, after, _ in edges for state in (before, after) if state)
     ids = {"": "[*]"} | {state: f"s{number}" for number, state in enumerate(states)}
     lines = ["stateDiagram-v2"]
@@ -243,6 +254,13 @@ def _bounded(events: Iterable[Event]) -> Sequence[Event]:
     if len(shown) > MAX_EVENTS:
         raise ValueError(f"more than {MAX_EVENTS} events")
     return shown
+
+
+def _distinct(transitions: Iterable[tuple[str, str, str]]) -> list[tuple[str, str, str]]:
+    edges = list(dict.fromkeys(transitions))
+    if len(edges) > MAX_EVENTS:
+        raise ValueError(f"more than {MAX_EVENTS} transitions")
+    return edges
 
 
 def _actors(events: Iterable[Event]) -> list[str]:
