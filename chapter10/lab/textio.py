@@ -7,7 +7,7 @@ and the text form always stands beside the Mermaid form.
   which a Chinese character takes two places.
 - `mermaid_sequence` and `mermaid_state` replace what is known to break a Mermaid page (`;`, `#`, `<`,
   `>`, line breaks; also quotes, comment marks and the word `end`) in every label, and use ids of their
-  own (`p0`, `s1`), so that no name can be read as a keyword.
+  own (`p0`, `s1`), so that no name can be read as a keyword. A state's label holds no second colon either.
 - `prepare_streams` and `main_guard` are for the entry points of programs: a character that the console
   lacks is written as an escape, a reader who closes the pipe is no failure, and the exit code says who
   has to act.
@@ -157,7 +157,7 @@ def mermaid_sequence(events: Iterable[Event], target: str) -> str:
     lines.append(f"    participant p{len(ids)} as {mermaid_label(target)}")
     for event in shown:
         actor, other = ids[event.actor], f"p{len(ids)}"
-        lines.append(f"    {actor}->>{other}: {mermaid_label(f'{_number(event.t)}: {event.what}')}")
+        lines.append(f"    {actor}->>{other}: {mermaid_label(f'{_number(event.t)} {event.what}')}")
         if event.detail:
             lines.append(f"    {other}-->>{actor}: {mermaid_label(event.detail)}")
     return "\n".join(lines)
@@ -173,10 +173,14 @@ def mermaid_state(transitions: Iterable[tuple[str, str, str]]) -> str:
     states = dict.fromkeys(state for before, after, _ in edges for state in (before, after) if state)
     ids = {"": "[*]"} | {state: f"s{number}" for number, state in enumerate(states)}
     lines = ["stateDiagram-v2"]
-    lines += [f'    state "{mermaid_label(state)}" as {ids[state]}' for state in states]
+    lines += [f'    state "{_state_label(state)}" as {ids[state]}' for state in states]
     for before, after, label in edges:
-        lines.append(f"    {ids[before]} --> {ids[after]}" + (f": {mermaid_label(label)}" if label else ""))
+        lines.append(f"    {ids[before]} --> {ids[after]}" + (f": {_state_label(label)}" if label else ""))
     return "\n".join(lines)
+
+
+def _state_label(text: str) -> str:
+    return mermaid_label(text).replace(":", "#58;")  # a second colon ends the label of a transition
 
 
 # The entry points of programs --------------------------------------------------------------------

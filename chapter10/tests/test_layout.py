@@ -63,7 +63,7 @@ FLOORS: Final[dict[int, tuple[str, ...]]] = {
         "lab.predict",
         "lab.world",
     ),
-    4: ("companions.experiments", "evidence", "lab.guards", "lab.invariants"),
+    4: ("command", "companions.experiments", "evidence", "lab.guards", "lab.invariants", "own_data"),
     5: ("experiments",),
     6: ("quickstart", "lab.explore", "__main__"),
 }
