@@ -53,7 +53,9 @@ from chapter10.lab.textio import EXIT_FINE, EXIT_WRONG, json_text, main_guard, p
 from chapter10.own_data import export_sales
 
 __all__ = [
+    "CONTRACT",
     "GROUPS",
+    "MAX_SALES",
     "QUERY",
     "REPORTS",
     "SALES",
@@ -90,6 +92,7 @@ CONTRACT: Final = (
     "Fixed queries, orders and fault times show what the catalog and the job store decide; "
     "they measure no model, no network and no speed, and are no sample of real tasks."
 )
+"""What this evidence is, in one sentence."""
 
 _STUCK_SECONDS: Final = 10
 """Ends a concurrency run in which the reads never meet; nothing is decided by this time."""

@@ -50,6 +50,7 @@ FLOORS: Final[dict[int, tuple[str, ...]]] = {
         "companions.retry",
         "companions.sales",
         "companions.schema",
+        "companions.status",
         "companions.tool_calls",
         "lab.textio",
     ),
