@@ -25,7 +25,6 @@ Source: the chapter's section on job state in the database (claims C10-150, C10-
 
 from __future__ import annotations
 
-import math
 import os
 import sqlite3
 from collections.abc import Sequence
@@ -102,13 +101,12 @@ class Transaction:
             raise _store_error(error) from error
 
     def _rollback(self) -> None:
-        # After a full disk SQLite has rolled back by itself; a second ROLLBACK would fail with an
-        # error that hides the real one. So would asking a connection that was closed in the block.
+        # After a full disk SQLite has rolled back by itself, and the connection may have been closed in
+        # the block: then this fails too, with an error that must not hide the first one.
         try:
-            if self._connection.in_transaction:
-                self._connection.execute("ROLLBACK")
+            self._connection.execute("ROLLBACK")
         except sqlite3.Error:
-            pass  # the first error is the one to report, and the next BEGIN rolls back again
+            pass
 
 
 class Database:
@@ -238,7 +236,7 @@ class Database:
 def _check_busy_seconds(value: object) -> None:
     if type(value) is not int and type(value) is not float:
         raise StoreError("store_unavailable", "busy_seconds is not a number")
-    if math.isnan(value) or not 0 <= value <= MAX_BUSY_SECONDS:
+    if not 0 <= value <= MAX_BUSY_SECONDS:  # NaN is neither
         raise StoreError("store_unavailable", f"busy_seconds is not from 0 to {MAX_BUSY_SECONDS:.0f}")
 
 

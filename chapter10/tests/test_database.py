@@ -1,0 +1,489 @@
+"""One SQLite file by one set of rules: whole transactions, named faults, no file taken that is not ours."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import threading
+import unittest
+from collections.abc import Callable
+from contextlib import closing
+from typing import Any
+from unittest import mock
+
+from chapter10.database import MAX_BUSY_SECONDS, Database, StoreError, Transaction
+from chapter10.tests.support import FolderTestCase, start_python
+
+OURS = 0x7E57
+FIRST = "CREATE TABLE things (name TEXT PRIMARY KEY, CONSTRAINT not_empty CHECK (name <> ''));"
+SECOND = "ALTER TABLE things ADD COLUMN size INTEGER; CREATE INDEX by_size ON things (size);"
+
+HOLD_THE_LOCK = """
+import sqlite3, sys
+db = sqlite3.connect(sys.argv[1], isolation_level=None)
+db.execute(sys.argv[2])
+print("held", flush=True)
+sys.stdin.readline()
+db.execute("COMMIT")
+db.close()
+"""
+
+
+class DatabaseTestCase(FolderTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.path = self.folder / "store.db"
+
+    def open(self, *migrations: str, path: Any = None, **options: Any) -> Database:
+        """Open a store with these migrations (one by default), closed at the end of the test."""
+        database = Database(
+            self.path if path is None else path, application_id=OURS, migrations=migrations or (FIRST,), **options
+        )
+        self.addCleanup(database.close)
+        return database
+
+    def names(self) -> list[str]:
+        """Return what another connection sees."""
+        with closing(sqlite3.connect(self.path)) as other:
+            return [name for (name,) in other.execute("SELECT name FROM things ORDER BY name")]
+
+    def refused(self, code: str, call: Callable[..., object], *arguments: Any, **options: Any) -> StoreError:
+        with self.assertRaises(StoreError) as caught:
+            call(*arguments, **options)
+        self.assertEqual((code, code), (caught.exception.code, str(caught.exception)))
+        return caught.exception
+
+    def hold(self, statement: str) -> None:
+        """Let another process take a lock and keep it until the test ends."""
+        child = start_python(["-c", HOLD_THE_LOCK, str(self.path), statement])
+        assert child.stdin and child.stdout and child.stderr
+        self.addCleanup(child.stderr.close)
+        self.addCleanup(child.stdout.close)
+        self.addCleanup(child.wait)
+        self.addCleanup(child.stdin.close)
+        self.assertEqual("held\n", child.stdout.readline())
+
+
+def insert(database: Database, name: str) -> None:
+    with database.write() as connection:
+        connection.execute("INSERT INTO things (name) VALUES (?)", (name,))
+
+
+class Transactions(DatabaseTestCase):
+    def test_a_write_takes_the_lock_before_its_first_read(self) -> None:
+        """Every transaction begins with BEGIN IMMEDIATE and ends with COMMIT.
+
+        Claims: C10-153.
+        """
+        database = self.open()
+        said: list[str] = []
+        database.connection.set_trace_callback(said.append)
+        insert(database, "a")
+        self.assertEqual(("BEGIN IMMEDIATE", "COMMIT"), (said[0], said[-1]))
+
+    def test_what_was_written_is_there_when_the_call_returns(self) -> None:
+        """Another connection sees a committed row at once, and the commit was synchronous."""
+        database = self.open()
+        insert(database, "a")
+        self.assertEqual(["a"], self.names())
+        self.assertEqual((2,), database.row("PRAGMA synchronous"))
+        self.assertEqual((1,), database.row("PRAGMA foreign_keys"))
+
+    def test_an_error_in_the_block_leaves_nothing(self) -> None:
+        """Whatever ends the block, Ctrl-C included, comes out as it is, and nothing was stored."""
+        database = self.open()
+        for error in (LookupError("mine"), KeyboardInterrupt(), SystemExit(3), GeneratorExit()):
+            with self.subTest(type(error).__name__):
+                with self.assertRaises(type(error)) as caught, database.write() as connection:
+                    connection.execute("INSERT INTO things (name) VALUES ('a')")
+                    raise error
+                self.assertIs(error, caught.exception)
+                self.assertFalse(database.connection.in_transaction)
+                self.assertEqual([], self.names())
+        insert(database, "b")
+        self.assertEqual(["b"], self.names())
+
+    def test_a_violated_constraint_comes_out_as_it_is(self) -> None:
+        """An `IntegrityError` is our own bug and no fault of the machine; the transaction is gone.
+
+        Claims: C10-150.
+        """
+        database = self.open()
+        with self.assertRaisesRegex(sqlite3.IntegrityError, "not_empty"), database.write() as connection:
+            connection.execute("INSERT INTO things (name) VALUES ('a')")
+            connection.execute("INSERT INTO things (name) VALUES ('')")
+        self.assertEqual([], self.names())
+
+    def test_the_first_error_is_the_one_reported(self) -> None:
+        """A full disk makes SQLite roll back by itself; the caller learns of the disk, not of that."""
+        database = self.open()
+        pages = database.row("PRAGMA page_count")[0]
+        database.row(f"PRAGMA max_page_count={pages}")
+        error = self.refused("store_unavailable", insert, database, "x" * 100_000)
+        self.assertIn("full", error.reason)
+        self.assertIsInstance(error.__cause__, sqlite3.OperationalError)
+        self.assertFalse(database.connection.in_transaction)
+        database.row("PRAGMA max_page_count=1000000")
+        insert(database, "x" * 100_000)
+        self.assertEqual(1, len(self.names()))
+
+    def test_an_interrupt_between_the_block_and_its_end_blocks_nobody(self) -> None:
+        """A transaction that an interrupt left open is rolled back by the next one."""
+        database = self.open()
+        left_open = database.write().__enter__()
+        left_open.execute("INSERT INTO things (name) VALUES ('lost')")
+        insert(database, "kept")
+        self.assertEqual(["kept"], self.names())
+
+    def test_an_interrupt_right_after_the_lock_was_taken_gives_it_back(self) -> None:
+        """Ctrl-C between BEGIN and the block leaves no lock behind."""
+        self.open().close()
+
+        class Struck(sqlite3.Connection):
+            def execute(self, sql: str, *parameters: Any) -> sqlite3.Cursor:
+                cursor = super().execute(sql, *parameters)
+                if sql.startswith("BEGIN"):
+                    raise KeyboardInterrupt
+                return cursor
+
+        with closing(sqlite3.connect(self.path, isolation_level=None, factory=Struck)) as connection:
+            with self.assertRaises(KeyboardInterrupt):
+                Transaction(connection).__enter__()
+            self.assertFalse(connection.in_transaction)
+
+    @unittest.skipUnless(hasattr(signal, "setitimer"), "no interval timer on this system")
+    def test_an_interrupt_at_any_moment_leaves_a_store_that_works(self) -> None:
+        """A signal that raises at hundreds of different moments never leaves half a transaction.
+
+        Claims: C10-237.
+        """
+        database = self.open("CREATE TABLE things (name TEXT); CREATE TABLE twins (name TEXT);")
+
+        def strike(number: int, frame: object) -> None:
+            raise KeyboardInterrupt
+
+        before = signal.signal(signal.SIGALRM, strike)
+        self.addCleanup(signal.signal, signal.SIGALRM, before)
+        for number in range(300):
+            try:
+                signal.setitimer(signal.ITIMER_REAL, 1e-6 + number % 100 * 2e-6)
+                for _ in range(3):
+                    with database.write() as connection:
+                        connection.execute("INSERT INTO things VALUES (?)", (number,))
+                        connection.execute("INSERT INTO twins VALUES (?)", (number,))
+                signal.setitimer(signal.ITIMER_REAL, 0)
+            except KeyboardInterrupt:
+                pass
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        with database.write() as connection:
+            counts = [connection.execute(f"SELECT count(*) FROM {table}").fetchone() for table in ("things", "twins")]
+        self.assertEqual(counts[0], counts[1])
+
+    def test_a_block_that_closes_the_store_is_an_unusable_store(self) -> None:
+        """Closing inside a transaction is `store_unavailable`, and stores nothing."""
+        database = self.open()
+
+        def close_inside() -> None:
+            with database.write() as connection:
+                connection.execute("INSERT INTO things (name) VALUES ('a')")
+                database.close()
+
+        self.refused("store_unavailable", close_inside)
+        self.assertEqual([], self.names())
+
+
+class Faults(DatabaseTestCase):
+    def test_a_lock_that_another_process_keeps_is_store_busy(self) -> None:
+        """When the waiting time is over the call says `store_busy`, and works once the lock is free."""
+        database = self.open(busy_seconds=0.05)
+        self.hold("BEGIN IMMEDIATE")
+        error = self.refused("store_busy", insert, database, "a")
+        self.assertIsInstance(error.__cause__, sqlite3.OperationalError)
+        self.assertEqual([], database.rows("SELECT name FROM things"))
+
+    def test_without_wal_a_lock_stops_readers_and_is_store_busy_too(self) -> None:
+        """With the rollback journal an exclusive lock keeps readers out; they get the same name."""
+        database = self.open(busy_seconds=0)
+        database.row("PRAGMA journal_mode=DELETE")
+        insert(database, "a")
+        self.hold("BEGIN EXCLUSIVE")
+        self.refused("store_busy", database.row, "SELECT 1 FROM things")
+        self.refused("store_busy", database.rows, "SELECT 1 FROM things")
+        self.refused("store_busy", insert, database, "b")
+        self.refused("store_busy", self.open, busy_seconds=0)
+
+    def test_without_wal_a_reader_stops_a_commit_and_nothing_is_stored(self) -> None:
+        """A commit that must wait for a reader gives up whole, and the next one works."""
+        database = self.open(busy_seconds=0)
+        database.row("PRAGMA journal_mode=DELETE")
+        with closing(sqlite3.connect(self.path, isolation_level=None)) as reader:
+            reader.execute("BEGIN")
+            reader.execute("SELECT * FROM things").fetchall()
+            self.refused("store_busy", insert, database, "a")
+            self.assertFalse(database.connection.in_transaction)
+        insert(database, "b")
+        self.assertEqual(["b"], self.names())
+
+    def test_each_kind_of_busy_has_the_one_name(self) -> None:
+        """A transaction that began with a read and lost to another writer is busy, and not broken."""
+        database = self.open()
+        if database.row("PRAGMA journal_mode") != ("wal",):
+            self.skipTest("this file system has no WAL, without which this kind does not exist")
+        database.row("BEGIN")
+        database.rows("SELECT name FROM things")
+        insert(self.open(), "a")
+        error = self.refused("store_busy", database.row, "INSERT INTO things (name) VALUES ('b')")
+        assert isinstance(error.__cause__, sqlite3.Error)
+        self.assertEqual(sqlite3.SQLITE_BUSY_SNAPSHOT, error.__cause__.sqlite_errorcode)
+
+    def test_a_lost_race_for_the_first_lock_of_wal_is_busy(self) -> None:
+        """SQLite's "locking protocol" passes when it is tried again, so it is no broken machine."""
+        database = self.open()
+        lost = sqlite3.OperationalError("locking protocol")
+        lost.sqlite_errorcode = sqlite3.SQLITE_PROTOCOL
+
+        def lose() -> None:
+            with database.write():
+                raise lost
+
+        self.assertIs(lost, self.refused("store_busy", lose).__cause__)
+
+    def test_a_closed_store_is_unavailable(self) -> None:
+        """After `close` every call says so, and a second close does nothing."""
+        database = self.open()
+        database.close()
+        database.close()
+        self.refused("store_unavailable", database.row, "SELECT 1")
+        self.refused("store_unavailable", database.rows, "SELECT 1")
+        self.refused("store_unavailable", insert, database, "a")
+
+    def test_another_thread_is_refused_and_disturbs_nothing(self) -> None:
+        """A store belongs to its thread; reading, writing and closing elsewhere are refused by name."""
+        database = self.open()
+        codes: list[str] = []
+
+        def use() -> None:
+            for call in (lambda: database.row("SELECT 1"), lambda: insert(database, "a"), database.close):
+                try:
+                    call()
+                except StoreError as error:
+                    codes.append(error.code)
+
+        thread = threading.Thread(target=use)
+        thread.start()
+        thread.join()
+        self.assertEqual(["store_unavailable"] * 3, codes)
+        insert(database, "b")
+        self.assertEqual(["b"], self.names())
+
+    @unittest.skipUnless(hasattr(os, "fork") and hasattr(os, "geteuid"), "no users and no fork on this system")
+    def test_a_file_that_may_only_be_read_is_unavailable_for_writing(self) -> None:
+        """Without the right to write, writing is refused by name and the file keeps its bytes."""
+        self.open().close()
+        before = self.path.read_bytes()
+        os.chmod(self.path, 0o444)
+        os.chmod(self.folder, 0o555)
+        self.addCleanup(os.chmod, self.folder, 0o755)
+        child = os.fork()
+        if child == 0:
+            code = 9
+            try:
+                if os.geteuid() == 0:
+                    os.setuid(65534)
+                try:
+                    with closing(Database(self.path, application_id=OURS, migrations=(FIRST,))) as database:
+                        insert(database, "a")
+                except StoreError as error:
+                    code = 0 if error.code == "store_unavailable" else 8
+            finally:
+                os._exit(code)
+        self.assertEqual(0, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        self.assertEqual(before, self.path.read_bytes())
+
+    def test_a_connection_that_may_only_read_is_unavailable_for_writing(self) -> None:
+        """SQLite's own read-only switch gives the same name, and reading still works."""
+        database = self.open()
+        database.row("PRAGMA query_only=ON")
+        self.refused("store_unavailable", insert, database, "a")
+        self.assertEqual([], database.rows("SELECT name FROM things"))
+
+
+class Opening(DatabaseTestCase):
+    def test_what_is_no_path_is_refused(self) -> None:
+        """Numbers, None, an empty path, a NUL, a lone surrogate, a folder, a missing folder: one name."""
+        for path in (None, 3, True, b"", "", "a\0b", "\ud800", object(), self.folder, self.folder / "no" / "file"):
+            with self.subTest(path=repr(path)):
+                with self.assertRaises(StoreError) as caught:
+                    Database(path, application_id=OURS, migrations=(FIRST,))  # type: ignore[arg-type]
+                self.assertEqual("store_unavailable", caught.exception.code)
+        self.assertEqual([], list(self.folder.iterdir()))
+
+    def test_a_waiting_time_that_is_none_is_refused(self) -> None:
+        """The waiting time is a number from 0 to a stated bound; nothing is opened for another."""
+        for seconds in (None, "1", True, float("nan"), float("inf"), -1, -0.001, MAX_BUSY_SECONDS + 1, 10**400):
+            with self.subTest(seconds=seconds):
+                self.refused("store_unavailable", self.open, busy_seconds=seconds)
+        self.assertFalse(self.path.exists())
+        longest = self.open(busy_seconds=MAX_BUSY_SECONDS)
+        self.assertEqual((MAX_BUSY_SECONDS * 1000,), longest.row("PRAGMA busy_timeout"))
+
+    def test_every_kind_of_path_is_accepted(self) -> None:
+        """A text, a `Path`, bytes and names with blanks, Chinese and URI marks open the file they name."""
+        for name in ("plain.db", "with blank.db", "报表.db", "file:x?mode=ro", "100%.db"):
+            if os.name == "nt" and set(name) & set(":?"):
+                continue
+            with self.subTest(name=name):
+                self.open(path=str(self.folder / name)).close()
+                self.open(path=self.folder / name).close()
+                self.open(path=os.fsencode(self.folder / name)).close()
+                self.assertTrue((self.folder / name).is_file())
+
+    def test_a_store_in_memory_is_private(self) -> None:
+        """`:memory:` gives each its own store and leaves no file."""
+        one, two = self.open(path=":memory:"), self.open(path=":memory:")
+        insert(one, "a")
+        self.assertEqual([], two.rows("SELECT name FROM things"))
+        self.assertEqual([], list(self.folder.iterdir()))
+
+    def test_a_file_that_is_not_ours_is_refused_untouched(self) -> None:
+        """A text, a foreign database of three kinds and a newer version keep every byte."""
+
+        def foreign(*statements: str) -> None:
+            with closing(sqlite3.connect(self.path, isolation_level=None)) as other:
+                for statement in statements:
+                    other.execute(statement)
+
+        cases: dict[str, Callable[[], Any]] = {
+            "text": lambda: self.path.write_text("not a database, but long enough to look at\n" * 40, encoding="utf-8"),
+            "tables": lambda: foreign("CREATE TABLE theirs (a)"),
+            "their number": lambda: foreign("PRAGMA application_id=7"),
+            "their version": lambda: foreign("PRAGMA user_version=1"),
+            "newer": lambda: foreign(f"PRAGMA application_id={OURS}", "PRAGMA user_version=2"),
+        }
+        for name, make in cases.items():
+            with self.subTest(name):
+                self.path.unlink(missing_ok=True)
+                make()
+                before = self.path.read_bytes()
+                error = self.refused("store_unavailable", self.open)
+                self.assertEqual(before, self.path.read_bytes())
+                self.assertEqual([self.path], list(self.folder.iterdir()))
+                if name == "newer":
+                    self.assertIn("newer", error.reason)
+
+    def test_an_empty_file_becomes_a_store(self) -> None:
+        """A file of no bytes belongs to nobody, so it is taken."""
+        self.path.write_bytes(b"")
+        insert(self.open(), "a")
+        self.assertEqual(["a"], self.names())
+
+    def test_an_older_version_is_upgraded_in_place(self) -> None:
+        """The rows stay, the missing migrations run once, and the number follows."""
+        database = self.open()
+        insert(database, "old")
+        database.close()
+        newer = self.open(FIRST, SECOND)
+        self.assertEqual([("old", None)], newer.rows("SELECT name, size FROM things"))
+        self.assertEqual((2,), newer.row("PRAGMA user_version"))
+        newer.close()
+        self.assertEqual((2,), self.open(FIRST, SECOND).row("PRAGMA user_version"))
+
+    def test_an_upgrade_that_fails_leaves_the_old_version(self) -> None:
+        """Script and number are one transaction: a bad second statement undoes the first."""
+        insert(self.open(), "old")
+        self.refused("store_unavailable", self.open, FIRST, SECOND + " CREATE TABLE things (a);")
+        database = self.open()
+        self.assertEqual((1,), database.row("PRAGMA user_version"))
+        self.assertEqual(["name"], [row[1] for row in database.rows("PRAGMA table_info(things)")])
+
+    def test_a_script_is_split_at_the_ends_of_its_statements(self) -> None:
+        """Semicolons in texts, comments and triggers end nothing, and the last one may be missing."""
+        script = """
+            CREATE TABLE things (name TEXT DEFAULT 'a;b'); CREATE TABLE log (name TEXT); -- here; too
+            CREATE TRIGGER t AFTER INSERT ON things BEGIN
+                INSERT INTO log VALUES (new.name); INSERT INTO log VALUES ('twice');
+            END;;
+            CREATE TABLE last (a)"""
+        database = self.open(script)
+        insert(database, "x")
+        self.assertEqual([("x",), ("twice",)], database.rows("SELECT name FROM log"))
+        self.assertEqual([], database.rows("SELECT * FROM last"))
+
+    def test_the_journal_is_wal_where_the_file_system_has_it(self) -> None:
+        """A new file is in WAL mode; one that was put back to the rollback journal works as well."""
+        with closing(sqlite3.connect(self.folder / "probe.db")) as probe:
+            expected = probe.execute("PRAGMA journal_mode=WAL").fetchone()
+        database = self.open()
+        self.assertEqual(expected, database.row("PRAGMA journal_mode"))
+        database.row("PRAGMA journal_mode=DELETE")
+        database.close()
+        again = self.open()
+        insert(again, "a")
+        self.assertEqual((("delete",), ["a"]), (again.row("PRAGMA journal_mode"), self.names()))
+
+    def test_a_lock_in_the_way_of_the_journal_is_waited_for(self) -> None:
+        """SQLite refuses to change the journal at once while another holds the lock; the opener waits."""
+        real = Database.write
+        waited: list[bool] = []
+        with closing(sqlite3.connect(self.path, isolation_level=None)) as holder:
+            mode = holder.execute("PRAGMA journal_mode=WAL").fetchone()
+            holder.execute("PRAGMA journal_mode=DELETE")
+            holder.execute("BEGIN IMMEDIATE")
+
+            def let_go(database: Database) -> Transaction:
+                if not waited:
+                    waited.append(True)
+                    holder.execute("COMMIT")
+                return real(database)
+
+            with mock.patch.object(Database, "write", let_go):
+                database = self.open()
+            self.assertEqual(([True], mode), (waited, database.row("PRAGMA journal_mode")))
+
+    def test_a_version_that_rose_while_waiting_for_the_lock_is_seen(self) -> None:
+        """Of two that open an old file at once, the second looks again and runs nothing twice."""
+        self.open().close()
+        real = Database._choose_journal
+        raced: list[bool] = []
+
+        def race(database: Database) -> None:
+            if not raced:
+                raced.append(True)
+                self.open(FIRST, SECOND).close()
+            real(database)
+
+        with mock.patch.object(Database, "_choose_journal", race):
+            self.assertEqual((2,), self.open(FIRST, SECOND).row("PRAGMA user_version"))
+        self.assertEqual([True], raced)
+
+    def test_a_file_that_became_newer_while_waiting_is_refused(self) -> None:
+        """The second look, with the lock held, refuses what the first could not see yet."""
+        real = Database._choose_journal
+
+        def race(database: Database) -> None:
+            with mock.patch.object(Database, "_choose_journal", real):
+                self.open(FIRST, SECOND).close()
+
+        with mock.patch.object(Database, "_choose_journal", race):
+            self.assertIn("newer", self.refused("store_unavailable", self.open).reason)
+        self.assertEqual((2,), self.open(FIRST, SECOND).row("PRAGMA user_version"))
+
+    def test_a_failed_opening_leaves_no_connection(self) -> None:
+        """What could not be opened is closed, so that the file can be moved at once."""
+        self.path.write_bytes(b"no database" * 100)
+        made: list[sqlite3.Connection] = []
+        connect = sqlite3.connect
+
+        def remember(*given: Any, **named: Any) -> sqlite3.Connection:
+            made.append(connect(*given, **named))
+            return made[-1]
+
+        with mock.patch("sqlite3.connect", remember):
+            self.refused("store_unavailable", self.open)
+        with self.assertRaises(sqlite3.ProgrammingError):
+            made[0].execute("SELECT 1")
+
+
+if __name__ == "__main__":
+    unittest.main()
