@@ -16,7 +16,8 @@ from chapter10.tests.support import TOP
 
 PACKAGE: Final = TOP / "chapter10"
 IGNORED_FOLDERS: Final = frozenset({"__pycache__", "my_work", "build", "dist", "chapter10.egg-info"})
-CHECKED_FOLDERS: Final = ("chapter10", "reports", "docs", ".ci")
+CHECKED_FOLDERS: Final = ("chapter10", "reports", "docs", "examples", ".ci")
+TEXT_MODES: Final = frozenset({"r", "w", "a", "x", "rt", "wt", "at", "xt", "r+", "w+"})
 
 
 class Source(NamedTuple):
@@ -199,8 +200,8 @@ def leaves_the_encoding_open(call: ast.Call) -> bool:
         return False
     if (name == "open" and isinstance(call.func, ast.Name)) or (name, owner) in {("open", "io"), ("fdopen", "os")}:
         return "b" not in mode_of(call, 1)
-    if name == "open" and isinstance(call.func, ast.Attribute) and call.args:
-        return mode_of(call, 0) in {"r", "w", "a", "x", "rt", "wt", "r+", "w+"}
+    if name == "open" and isinstance(call.func, ast.Attribute):  # a path's, if its first argument is a mode
+        return bool(call.args) and isinstance(call.args[0], ast.Constant) and mode_of(call, 0) in TEXT_MODES
     if name == "read_text":
         return not call.args and owner != "resources"
     if name == "write_text":
