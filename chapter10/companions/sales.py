@@ -62,7 +62,7 @@ MAX_AMOUNT_DIGITS: Final = 18
 PROGRESS_STEPS: Final = 100
 """The most reports of progress in one reading, by default."""
 
-_CHUNK_BYTES: Final = 1024 * 1024
+_CHUNK_BYTES: Final = 64 * 1024
 _BOM: Final = b"\xef\xbb\xbf"
 _AMOUNT: Final = re.compile(rf"-?[0-9]{{1,{MAX_AMOUNT_DIGITS}}}", re.ASCII)
 _MONTH: Final = re.compile(r"[0-9]{4}-(0[1-9]|1[0-2])", re.ASCII)
