@@ -111,3 +111,68 @@ async def run_by_timeout(fn: Callable[[], Awaitable[Any]], seconds: float, grace
     except TimeoutError:
         return "not_started"
     return "value"
+
+
+# Breaker -------------------------------------------------------------------------------------
+
+
+class CountingBreaker:
+    """R1, R2, R3, R5, R6: counts for ever, lets everybody probe, sees only TimeoutError, has no generations."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self.clock = clock
+        self.state = "closed"
+        self.failures = 0
+        self.opened_at = 0.0
+
+    def acquire(self) -> CountingBreaker:
+        if self.state == "open":
+            if self.clock() - self.opened_at <= 30:
+                raise RuntimeError("circuit_open")
+            self.state = "half-open"
+        return self
+
+    def success(self) -> None:
+        if self.state == "half-open":
+            self.state = "closed"
+            self.failures = 0
+
+    def failure(self) -> None:
+        self.failures += 1
+        if self.failures >= 10:
+            self.state = "open"
+            self.opened_at = self.clock()
+
+    def neutral(self) -> None:
+        """No such thing here: a call that told nothing leaves no trace."""
+
+    async def call(self, fn: Callable[[], Awaitable[Any]]) -> Any:
+        self.acquire()
+        try:
+            value = await fn()
+        except TimeoutError:
+            self.failure()
+            raise
+        self.success()
+        return value
+
+
+class CancelIsFailure(CountingBreaker):
+    """R4: books a caller that gave up as the dependency's fault."""
+
+    def neutral(self) -> None:
+        self.failure()
+
+    async def call(self, fn: Callable[[], Awaitable[Any]]) -> Any:
+        try:
+            return await super().call(fn)
+        except asyncio.CancelledError:
+            self.failure()
+            raise
+
+
+class CancelIsSuccess(CountingBreaker):
+    """R4, the other way: a probe that was given up closes the circuit."""
+
+    def neutral(self) -> None:
+        self.success()

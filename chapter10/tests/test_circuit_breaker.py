@@ -1,0 +1,678 @@
+"""What `companions.circuit_breaker` promises, on a clock moved by hand."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import random
+import threading
+import unittest
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from chapter10.companions.circuit_breaker import (
+    BUCKETS,
+    FAILURE_RATE,
+    MIN_CALLS,
+    RESET_SECONDS,
+    WINDOW_SECONDS,
+    BreakerError,
+    CircuitBreaker,
+    CircuitOpenError,
+    Permit,
+    Verdict,
+    judge,
+)
+from chapter10.tests import faulty_resilience as faulty
+from chapter10.tests.support import ManualClock
+from chapter10.tests.virtual_time import VirtualLoop, pause, run_virtual
+
+
+class ShortRemainder(TimeoutError):
+    """A time-out that the caller's small remainder brought about."""
+
+    whole_limit = False
+
+
+class BreakerTestCase(unittest.TestCase):
+    def setUp(self) -> None:
+        self.clock = ManualClock(500.0)
+        self.breaker = CircuitBreaker(clock=self.clock)
+
+    def give(self, verdict: Verdict, times: int = 1) -> None:
+        for _ in range(times):
+            self.breaker.acquire().give(verdict)
+
+    def open(self) -> None:
+        """Open the circuit by ten failures."""
+        self.give("failure", 10)
+        self.assertEqual(self.breaker.state, "open")
+
+    def half_open(self) -> None:
+        self.open()
+        self.clock.advance(30.5)
+        self.assertEqual(self.breaker.state, "half-open")
+
+    def assert_refused(self) -> float:
+        with self.assertRaises(CircuitOpenError) as caught:
+            self.breaker.acquire()
+        self.assertEqual((caught.exception.code, str(caught.exception)), ("circuit_open", "circuit_open"))
+        self.assertGreater(caught.exception.retry_after, 0)
+        return caught.exception.retry_after
+
+
+class States(BreakerTestCase):
+    """The three words and how one becomes another."""
+
+    def test_it_starts_closed_without_failures(self) -> None:
+        """The figures of the document, and a breaker that has seen nothing.
+
+        Claims: I4-070, I4-071, I4-085.
+        """
+        self.assertEqual((WINDOW_SECONDS, MIN_CALLS, RESET_SECONDS), (60, 10, 30))
+        self.assertEqual((self.breaker.state, self.breaker.failures, self.breaker.retry_after), ("closed", 0, 0.0))
+
+    def test_a_high_rate_past_the_minimum_opens_it(self) -> None:
+        """8 failures of 16 open it, 7 of 15 do not; 12 of 20 open one that asks for 20 calls.
+
+        Claims: I4-075, I4-079, I4-100.
+        """
+        self.give("success", 8)
+        self.give("failure", 7)
+        self.assertEqual((self.breaker.state, FAILURE_RATE), ("closed", 0.5))
+        self.give("failure")
+        self.assertEqual(self.breaker.state, "open")
+        self.breaker = CircuitBreaker(min_calls=20, failure_rate=0.6, clock=self.clock)
+        self.give("failure", 12)
+        self.give("success", 7)
+        self.assertEqual(self.breaker.state, "closed")
+        self.give("success")
+        self.assertEqual(self.breaker.state, "open")
+
+    def test_a_few_failures_among_many_calls_leave_it_closed(self) -> None:
+        """Ten failures among ten thousand successes are one in a thousand.
+
+        Claims: I4-079.
+        """
+        for _ in range(10):
+            self.give("success", 1000)
+            self.give("failure")
+        self.assertEqual((self.breaker.state, self.breaker.failures), ("closed", 10))
+
+    def test_nine_failures_say_nothing_yet(self) -> None:
+        """Below the minimum of calls even a rate of one leaves it closed; a tenth call of any kind decides.
+
+        Claims: I4-079.
+        """
+        self.give("failure", 9)
+        self.assertEqual(self.breaker.state, "closed")
+        self.give("success")
+        self.assertEqual(self.breaker.state, "open")
+
+    def test_failures_leave_the_window_after_sixty_seconds(self) -> None:
+        """Nine failures sixty seconds old do not count with one of today.
+
+        Claims: I4-085.
+        """
+        self.give("failure", 9)
+        self.clock.advance(59)
+        self.assertEqual(self.breaker.failures, 9)
+        self.clock.advance(1)
+        self.assertEqual(self.breaker.failures, 0)
+        self.give("failure", 9)
+        self.assertEqual(self.breaker.state, "closed")
+
+    def test_it_is_open_for_thirty_seconds_and_half_open_after(self) -> None:
+        """At 30 s it is still open, just after it is half-open.
+
+        Claims: I4-074.
+        """
+        self.open()
+        self.assertEqual(self.assert_refused(), 30.0)
+        self.clock.advance(30)
+        self.assertEqual(self.breaker.state, "open")
+        self.assert_refused()
+        self.clock.advance(0.001)
+        self.assertEqual(self.breaker.state, "half-open")
+
+    def test_a_probe_that_succeeds_closes_it(self) -> None:
+        """It heals: closed, no failures, and the next nine failures say nothing again.
+
+        Claims: I4-075, I4-081.
+        """
+        self.half_open()
+        self.breaker.acquire().success()
+        self.assertEqual((self.breaker.state, self.breaker.failures), ("closed", 0))
+        self.give("failure", 9)
+        self.assertEqual(self.breaker.state, "closed")
+
+    def test_a_probe_that_fails_opens_it_for_another_thirty_seconds(self) -> None:
+        """The timer starts anew at the failure.
+
+        Claims: I4-076.
+        """
+        self.half_open()
+        probe = self.breaker.acquire()
+        self.clock.advance(5)
+        probe.failure()
+        self.assertEqual(self.breaker.state, "open")
+        self.assertEqual(self.assert_refused(), 30.0)
+        self.clock.advance(30.001)
+        self.assertEqual(self.breaker.state, "half-open")
+
+    def test_a_neutral_probe_moves_nothing_and_gives_its_place_back(self) -> None:
+        """Neither closed nor open: the next caller is the probe."""
+        self.half_open()
+        self.breaker.acquire().neutral()
+        self.assertEqual(self.breaker.state, "half-open")
+        self.breaker.acquire().success()
+        self.assertEqual(self.breaker.state, "closed")
+
+    def test_a_probe_that_never_returns_loses_its_place(self) -> None:
+        """After its time another one is let through, and what the first says then is not heard."""
+        self.half_open()
+        lost = self.breaker.acquire()
+        self.assertEqual(self.assert_refused(), 60.0)
+        self.clock.advance(59.9)
+        self.assert_refused()
+        self.clock.advance(0.1)
+        probe = self.breaker.acquire()
+        lost.success()
+        self.assertEqual(self.breaker.state, "half-open")
+        lost.failure()
+        self.assertEqual(self.breaker.state, "half-open")
+        probe.success()
+        self.assertEqual((self.breaker.state, self.breaker.statistics().dropped), ("closed", 1))
+
+    def test_the_first_verdict_of_a_permit_counts(self) -> None:
+        """A second one does nothing, so that a clean-up may always say neutral."""
+        permit = self.breaker.acquire()
+        permit.failure()
+        for again in (permit.failure, permit.success, permit.neutral):
+            again()
+        record = self.breaker.statistics()
+        self.assertEqual((record.calls, record.failures, record.neutral), (1, 1, 0))
+
+    def test_the_record_shows_what_was_seen(self) -> None:
+        """Counters of the window and of the whole life, in one frozen record."""
+        self.give("success", 2)
+        self.give("neutral", 3)
+        self.give("failure", 8)
+        self.assert_refused()
+        record = self.breaker.statistics()
+        self.assertEqual((record.state, record.generation, record.calls, record.failures), ("open", 1, 10, 8))
+        self.assertEqual((record.permitted, record.refused, record.opened, record.neutral), (13, 1, 1, 3))
+        self.assertFalse(record.probing)
+
+    def test_a_clock_that_falls_back_moves_nothing(self) -> None:
+        """An open circuit is not open for longer than the latest reading says."""
+        self.give("failure", 5)
+        self.clock.advance(-400)
+        self.assertEqual(self.breaker.failures, 5)
+        self.give("failure", 5)
+        self.assertEqual(self.breaker.state, "open")
+
+    def test_memory_is_bounded_whatever_the_traffic(self) -> None:
+        """A hundred thousand calls over many hours leave the same two rings."""
+        for _ in range(100):
+            self.give("success", 50)
+            self.clock.advance(977)
+        self.assertEqual((len(self.breaker._call_ring), len(self.breaker._failure_ring)), (BUCKETS, BUCKETS))
+        self.assertEqual(self.breaker.statistics().calls, 0)
+        self.clock.advance(1e9)
+        self.assertEqual(self.breaker.state, "closed")
+
+    def test_bad_input_is_refused_by_name(self) -> None:
+        """Wrong types, booleans, NaN and what is out of range are `bad_input`."""
+        wrong: list[dict[str, Any]] = [
+            {name: value}
+            for name in ("window_s", "reset_s", "probe_s", "failure_rate")
+            for value in (0, -1, True, math.nan, math.inf, "5", None)
+        ]
+        wrong += [{"failure_rate": 1.1}, {"min_calls": 0}, {"min_calls": True}, {"min_calls": 1.0}]
+        wrong += [{"clock": lambda: math.nan}, {"clock": lambda: "x"}, {"clock": None}]
+        for options in wrong:
+            with self.subTest(options=options), self.assertRaises(BreakerError) as caught:
+                CircuitBreaker(**{"clock": self.clock, **options})
+            self.assertEqual(str(caught.exception), "bad_input")
+        with self.assertRaises(BreakerError):
+            self.breaker.acquire().give("perhaps")  # type: ignore[arg-type]
+
+
+class Probes(BreakerTestCase):
+    """Exactly one call is let through when half-open."""
+
+    def test_ten_callers_at_once_make_one_call(self) -> None:
+        """One probe, nine refusals with a hint when to come back.
+
+        Claims: I4-080, I4-100.
+        """
+        calls: list[int] = []
+        refused: list[float] = []
+
+        async def probe() -> None:
+            calls.append(1)
+            await pause(1)
+
+        async def main(loop: VirtualLoop) -> None:
+            breaker = CircuitBreaker(clock=loop.time)
+            for _ in range(10):
+                breaker.acquire().failure()
+            await pause(30.5)
+
+            async def caller() -> None:
+                try:
+                    await breaker.call(probe)
+                except CircuitOpenError as error:
+                    refused.append(error.retry_after)
+
+            await asyncio.gather(*(caller() for _ in range(10)))
+            self.assertEqual(breaker.state, "closed")
+
+        run_virtual(main)
+        self.assertEqual((len(calls), refused), (1, [60.0] * 9))
+
+    def test_fifty_tasks_and_ten_threads_make_one_call(self) -> None:
+        """The permit is taken under a lock: one of sixty gets it, whichever way they come.
+
+        Claims: I4-080.
+        """
+        self.half_open()
+        granted: list[Permit] = []
+        refused: list[int] = []
+        together = threading.Barrier(11)
+
+        def attempt() -> None:
+            try:
+                granted.append(self.breaker.acquire())
+            except CircuitOpenError:
+                refused.append(1)
+
+        def thread() -> None:
+            together.wait()
+            attempt()
+
+        async def tasks() -> None:
+            async def one() -> None:
+                attempt()
+
+            await asyncio.gather(*(one() for _ in range(50)))
+
+        threads = [threading.Thread(target=thread) for _ in range(10)]
+        for each in threads:
+            each.start()
+        together.wait()
+        asyncio.run(tasks())
+        for each in threads:
+            each.join()
+        self.assertEqual((len(granted), len(refused)), (1, 59))
+
+    def test_threads_lose_no_count(self) -> None:
+        """Eight threads with 500 calls each are 4000 calls."""
+        together = threading.Barrier(8)
+
+        def thread() -> None:
+            together.wait()
+            for _ in range(500):
+                self.breaker.acquire().success()
+
+        threads = [threading.Thread(target=thread) for _ in range(8)]
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join()
+        record = self.breaker.statistics()
+        self.assertEqual((record.calls, record.permitted), (4000, 4000))
+
+
+class Verdicts(BreakerTestCase):
+    """What counts as the dependency's doing."""
+
+    def test_errors_are_judged_by_whose_doing_they_are(self) -> None:
+        """Failures of the dependency count; cancels, stops, mistakes of the caller and small remainders do not.
+
+        Claims: I4-077.
+        """
+        table: list[tuple[BaseException | None, Verdict]] = [
+            (None, "success"),
+            (TimeoutError(), "failure"),
+            (ConnectionResetError(), "failure"),
+            (OSError(), "failure"),
+            (RuntimeError("503"), "failure"),
+            (ShortRemainder(), "neutral"),
+            (asyncio.CancelledError(), "neutral"),
+            (KeyboardInterrupt(), "neutral"),
+            (SystemExit(), "neutral"),
+            (GeneratorExit(), "neutral"),
+            (TypeError(), "neutral"),
+            (ValueError(), "neutral"),
+            (KeyError(), "neutral"),
+        ]
+        for error, verdict in table:
+            with self.subTest(error=error):
+                self.assertEqual(judge(error), verdict)
+
+    def test_a_permit_judges_its_block(self) -> None:
+        """`with breaker.acquire():` books what comes out of it."""
+        with self.breaker.acquire():
+            pass
+        with self.assertRaises(ConnectionResetError), self.breaker.acquire():
+            raise ConnectionResetError
+        with self.assertRaises(ValueError), self.breaker.acquire():
+            raise ValueError
+        record = self.breaker.statistics()
+        self.assertEqual((record.calls, record.failures, record.neutral), (2, 1, 1))
+
+    def test_a_verdict_may_be_ones_own(self) -> None:
+        """A caller who knows more than the type of an error passes a judge."""
+
+        async def fails() -> None:
+            raise ValueError
+
+        async def main(loop: VirtualLoop) -> None:
+            with self.assertRaises(ValueError):
+                await self.breaker.call(fails, judge=lambda error: "failure")
+
+        run_virtual(main)
+        self.assertEqual(self.breaker.failures, 1)
+
+    def test_callers_who_give_up_do_not_open_it(self) -> None:
+        """A hundred cancelled calls and a hundred with a small remainder leave a healthy circuit closed."""
+
+        async def short() -> None:
+            raise ShortRemainder
+
+        async def main(loop: VirtualLoop) -> None:
+            for _ in range(100):
+                task = loop.create_task(self.breaker.call(lambda: pause(9)))
+                await asyncio.sleep(0)
+                task.cancel()
+                await asyncio.wait({task})
+                with self.assertRaises(ShortRemainder):
+                    await self.breaker.call(short)
+
+        run_virtual(main)
+        record = self.breaker.statistics()
+        self.assertEqual((record.state, record.calls, record.neutral), ("closed", 0, 200))
+
+
+@dataclass
+class Model:
+    """A second breaker that keeps every event and looks at all of them; nothing in it is shared with ours."""
+
+    reset: float = 30.0
+    probe: float = 60.0
+    events: list[tuple[int, bool]] = field(default_factory=list)
+    state: str = "closed"
+    opened_at: float = 0.0
+    probe_id: int | None = None
+    probe_ends: float = 0.0
+    valid: set[int] = field(default_factory=set)
+    made: int = 0
+
+    def look(self, now: float) -> None:
+        if self.state == "open" and now > self.opened_at + self.reset:
+            self.state, self.probe_id = "half-open", None
+            self.valid.clear()
+
+    def window(self, now: float) -> tuple[int, int]:
+        live = [failed for second, failed in self.events if second > math.floor(now) - 60]
+        return len(live), sum(live)
+
+    def acquire(self, now: float) -> int | None:
+        self.look(now)
+        if self.state == "open":
+            return None
+        if self.state == "half-open":
+            if self.probe_id is not None and now < self.probe_ends:
+                return None
+            self.valid.clear()
+            self.probe_id, self.probe_ends = self.made, now + self.probe
+        self.made += 1
+        self.valid.add(self.made - 1)
+        return self.made - 1
+
+    def settle(self, permit: int, verdict: str, now: float) -> None:
+        self.look(now)
+        if permit not in self.valid:
+            return
+        self.valid.discard(permit)
+        if verdict == "neutral":
+            self.probe_id = None
+        elif self.state == "half-open":
+            self.change("closed" if verdict == "success" else "open", now)
+        else:
+            self.events.append((math.floor(now), verdict == "failure"))
+            calls, failures = self.window(now)
+            if calls >= 10 and failures * 2 >= calls:
+                self.change("open", now)
+
+    def change(self, state: str, now: float) -> None:
+        self.state, self.probe_id = state, None
+        self.valid.clear()
+        if state == "closed":
+            self.events.clear()
+        else:
+            self.opened_at = now
+
+
+class AgainstAModel(BreakerTestCase):
+    """Long random histories with fixed seeds."""
+
+    def test_ours_and_the_model_never_differ(self) -> None:
+        """Forty histories of 500 steps: same permits, states and counts, at every step.
+
+        Claims: I4-075, I4-079, I4-085, I4-100.
+        """
+        seen: set[str] = set()
+        for seed in range(40):
+            dice = random.Random(seed)
+            clock = ManualClock(dice.choice((0.0, 0.5, 123456.75)))
+            breaker, model = CircuitBreaker(clock=clock), Model()
+            out: list[tuple[Permit, int]] = []
+            bias = dice.random()
+            for step in range(500):
+                clock.advance(dice.choice((0, 0, 0, 0.25, 0.5, 1, 1, 7.5, 30, 30.25, 59.75, 60, 200)))
+                if out and dice.random() < 0.55:
+                    permit, number = out.pop(dice.randrange(len(out)))
+                    verdict: Verdict = "failure" if dice.random() < bias else dice.choice(("success", "neutral"))
+                    permit.give(verdict)
+                    model.settle(number, verdict, clock.now)
+                else:
+                    expected = model.acquire(clock.now)
+                    try:
+                        ours = breaker.acquire()
+                    except CircuitOpenError:
+                        self.assertIsNone(expected, f"seed {seed}, step {step}")
+                    else:
+                        assert expected is not None, f"seed {seed}, step {step}"
+                        out.append((ours, expected))
+                record = breaker.statistics()
+                model.look(clock.now)
+                self.assertEqual(record.state, model.state, f"seed {seed}, step {step}")
+                if model.state == "closed":
+                    counts = (record.calls, record.failures)
+                    self.assertEqual(counts, model.window(clock.now), f"seed {seed}, step {step}")
+                seen.add(record.state)
+        self.assertEqual(seen, {"closed", "open", "half-open"})
+
+
+class KnownWrongTwins(BreakerTestCase):
+    """Each fault of the document's sample is seen by a check that ours passes."""
+
+    def both(
+        self, check: Callable[[Any, ManualClock], None], twin: Callable[[ManualClock], Any] = faulty.CountingBreaker
+    ) -> None:
+        with self.assertRaises(AssertionError, msg="the check does not see the fault"):
+            clock = ManualClock(500.0)
+            check(twin(clock), clock)
+        clock = ManualClock(500.0)
+        check(CircuitBreaker(clock=clock), clock)
+
+    @staticmethod
+    def granted(breaker: Any) -> Any:
+        try:
+            return breaker.acquire()
+        except RuntimeError:
+            return None
+
+    def let_fail(self, breaker: Any, times: int) -> None:
+        for _ in range(times):
+            if (permit := self.granted(breaker)) is not None:
+                permit.failure()
+
+    def test_r1_the_rate_opens_it_and_not_the_count(self) -> None:
+        """Ten failures in a thousand calls are no reason.
+
+        Claims: I4-079.
+        """
+
+        def check(breaker: Any, clock: ManualClock) -> None:
+            for _ in range(10):
+                for _ in range(100):
+                    if (permit := self.granted(breaker)) is not None:
+                        permit.success()
+                self.let_fail(breaker, 1)
+            self.assertEqual(breaker.state, "closed")
+
+        self.both(check)
+
+    def test_r2_half_open_lets_one_through(self) -> None:
+        """Of fifty that come at once, one gets a permit.
+
+        Claims: I4-080.
+        """
+
+        def check(breaker: Any, clock: ManualClock) -> None:
+            self.let_fail(breaker, 10)
+            clock.advance(31)
+            self.assertEqual(sum(self.granted(breaker) is not None for _ in range(50)), 1)
+
+        self.both(check)
+
+    def test_r3_every_kind_of_failure_counts(self) -> None:
+        """A hundred connection errors open it, and a probe that ends in one opens it again.
+
+        Claims: I4-076, I4-077.
+        """
+
+        async def reset() -> None:
+            raise ConnectionResetError
+
+        def check(breaker: Any, clock: ManualClock) -> None:
+            async def main(loop: VirtualLoop) -> None:
+                for _ in range(100):
+                    try:
+                        await breaker.call(reset)
+                    except (ConnectionResetError, RuntimeError):
+                        pass
+                self.assertEqual(breaker.state, "open")
+                clock.advance(31)
+                with self.assertRaises(ConnectionResetError):
+                    await breaker.call(reset)
+                self.assertEqual(breaker.state, "open")
+
+            run_virtual(main)
+
+        self.both(check)
+
+    def test_r4_a_cancel_opens_nothing(self) -> None:
+        """A hundred callers who gave up say nothing about the dependency."""
+
+        def check(breaker: Any, clock: ManualClock) -> None:
+            async def main(loop: VirtualLoop) -> None:
+                for _ in range(100):
+                    task = loop.create_task(breaker.call(lambda: pause(9)))
+                    await asyncio.sleep(0)
+                    task.cancel()
+                    await asyncio.wait({task})
+                    if not task.cancelled():
+                        self.assertIsNotNone(task.exception())
+                self.assertEqual(breaker.state, "closed")
+
+            run_virtual(main)
+
+        self.both(check, faulty.CancelIsFailure)
+
+    def test_r4_a_cancel_closes_nothing(self) -> None:
+        """A probe that was given up leaves it half-open for the next one."""
+
+        def check(breaker: Any, clock: ManualClock) -> None:
+            self.let_fail(breaker, 10)
+            clock.advance(31)
+            breaker.acquire().neutral()
+            self.assertEqual(breaker.state, "half-open")
+
+        self.both(check, faulty.CancelIsSuccess)
+
+    def test_r5_the_callers_small_remainder_is_not_the_dependencys_fault(self) -> None:
+        """A hundred calls that had 5 ms left leave it closed."""
+
+        async def short() -> None:
+            raise ShortRemainder
+
+        def check(breaker: Any, clock: ManualClock) -> None:
+            async def main(loop: VirtualLoop) -> None:
+                for _ in range(100):
+                    try:
+                        await breaker.call(short)
+                    except (ShortRemainder, RuntimeError):
+                        pass
+                self.assertEqual(breaker.state, "closed")
+
+            run_virtual(main)
+
+        self.both(check)
+
+    def test_r6_a_late_success_does_not_close_it(self) -> None:
+        """A call begun while it was closed says nothing about now.
+
+        Claims: I4-075.
+        """
+
+        def check(breaker: Any, clock: ManualClock) -> None:
+            old = breaker.acquire()
+            self.let_fail(breaker, 10)
+            clock.advance(31)
+            self.granted(breaker)
+            old.success()
+            self.assertEqual(breaker.state, "half-open")
+
+        self.both(check)
+
+    def test_r6_a_late_failure_does_not_keep_it_open(self) -> None:
+        """Calls that end while it is open do not move the time of the probe."""
+
+        def check(breaker: Any, clock: ManualClock) -> None:
+            old = [breaker.acquire() for _ in range(5)]
+            self.let_fail(breaker, 10)
+            for permit in old:
+                clock.advance(5)
+                permit.failure()
+            clock.advance(6)
+            self.assertIsNotNone(self.granted(breaker))
+
+        self.both(check)
+
+    def test_r7_setting_the_wall_clock_back_does_not_keep_it_open(self) -> None:
+        """Ours is given a clock that only rises; the twin asks the wall.
+
+        Claims: I4-081.
+        """
+        wall, rising = ManualClock(1e9), ManualClock(500.0)
+
+        def check(breaker: Any) -> None:
+            self.let_fail(breaker, 10)
+            wall.advance(-3600)
+            wall.advance(31)
+            rising.advance(31)
+            self.assertIsNotNone(self.granted(breaker))
+
+        with self.assertRaises(AssertionError):
+            check(faulty.CountingBreaker(wall))
+        check(CircuitBreaker(clock=rising))
+
+
+if __name__ == "__main__":
+    unittest.main()
