@@ -7,16 +7,14 @@ happen next (`lab.world.actions`); check the promises on each step (`lab.invaria
 new state for later. That is breadth-first search, and it has two gifts: no order is left out, and the
 first broken history found is one of the shortest there are, because shorter ones were tried before.
 
-Different histories often lead to the same state. A state is kept once, so the search ends. What a
-call does depends only on the store's rows and the time, not on who believes what; so each call is run
-once for each (rows, time) and its answer used again, which is why tens of thousands of states take
-seconds.
+Different histories often lead to the same state. A state is kept once, so the search ends.
 
     python -m chapter10.lab.explore                      all histories of the small world
     python -m chapter10.lab.explore --jobs 2 --until 6   a larger one
     python -m chapter10.lab.explore --guards             the guards by name
     python -m chapter10.lab.explore --without stale_attempt.finish
                                                          the shortest history that breaks without it
+    python -m chapter10.lab.explore --write              reports/guards.md anew (--check compares it)
 
 What it does not prove: anything about worlds that are larger, about disks that lie, networks, clocks
 that run backwards, or two processes inside one transaction. The last is what `BEGIN IMMEDIATE` is for
@@ -31,179 +29,46 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from types import ModuleType
-from typing import Final, NamedTuple
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
 
-from chapter10 import jobs as production
-from chapter10.lab.guards import GUARDS, Guard, jobs_without
-from chapter10.lab.invariants import INVARIANTS, WAY_TO_END, Seen, first_broken, stuck
-from chapter10.lab.textio import Event, prepare_streams, text_lanes
-from chapter10.lab.world import EMPTY, WORKERS, Action, Bench, Content, Memory, State, Step, World, actions
+from chapter10.evidence import differences, replace_together
+from chapter10.lab.explorer import Broken, Exploration, Explorer, counterexample
+from chapter10.lab.guards import GUARDS
+from chapter10.lab.invariants import INVARIANTS, Invariant
+from chapter10.lab.textio import EXIT_FINE, EXIT_USAGE, EXIT_WRONG, Event, main_guard, mermaid_sequence, text_lanes
+from chapter10.lab.world import Action, World
 
-__all__ = ["Broken", "Exploration", "Explorer", "counterexample", "main"]
+__all__ = ["guards_page", "lanes", "main"]
 
-REPORT_EVERY: Final = 20_000
-"""States between two lines of progress."""
+REPORTS: Final = Path(__file__).resolve().parents[2] / "reports"
+PAGE: Final = "guards.md"
 
+_HEAD: Final = """\
+# 每个守卫为什么必要 / Why each guard is needed
 
-@dataclass(frozen=True, slots=True)
-class Broken:
-    """A history that breaks a promise: the steps as (now, action, answer), the promise, what is wrong."""
+作业库的每个写操作都先检查几个条件。这一页把条件逐个拿掉，让程序走遍一个小世界的所有历史，并给出最短的一段坏历史。
+没有反例的守卫要么多余，要么说明这个探索器太弱；测试要求每个守卫都有一个反例。
 
-    history: tuple[tuple[int, Action, object], ...]
-    number: str
-    sentence: str
-    wrong: str
+Every verb of the job store checks conditions before it writes. Here each one is taken out in turn, from a
+copy of the code, and the explorer shows a shortest history in which a promise breaks. A guard without such
+a history would be superfluous, or the explorer too weak; a test asks for one of each.
 
+```text
+python -m chapter10.lab.explore                                   every history, with every guard
+python -m chapter10.lab.explore --without {example}    one guard less
+python -m chapter10.lab.explore --write                           this page anew
+```
 
-@dataclass(slots=True)
-class Exploration:
-    """What was seen: all counts are deterministic. `finished` is False after a stop or a finding."""
+**有全部守卫时 / With every guard**: {states:,} states, {transitions:,} transitions, depth {depth},
+{contents:,} contents of the store, {calls:,} calls of the real code; every promise held on every step.
+World: 1 job, 2 workers, 2 attempts, clock 0 to 5.
 
-    states: int = 0
-    transitions: int = 0
-    depth: int = 0
-    contents: int = 0
-    calls: int = 0
-    finished: bool = False
-    broken: Broken | None = None
-
-
-class _Known(NamedTuple):
-    """What one call does from one content at one time, and which promise that breaks."""
-
-    step: Step
-    content: int
-    broken: tuple[str, str, str] | None
-
-
-class Explorer:
-    """Breadth-first search over the states of a world.
-
-    `module`: the `jobs` module to explore. `limit`: stop after so many states (None: none).
-    `report`: called with the exploration so far every `REPORT_EVERY` states; it may raise
-    `KeyboardInterrupt` to stop. Use `run` once.
-    """
-
-    def __init__(
-        self,
-        world: World,
-        module: ModuleType = production,
-        *,
-        limit: int | None = None,
-        report: Callable[[Exploration], object] = lambda seen: None,
-    ) -> None:
-        self._world = world
-        self._bench = Bench(world, module)
-        self._limit = limit
-        self._report = report
-        self._ids: dict[Content, int] = {}
-        self._contents: list[Content] = []
-        self._known: dict[tuple[int, int, Action], _Known] = {}
-        self._stuck: dict[tuple[int, int], str | None] = {}
-        self.seen = Exploration()
-
-    def run(self) -> Exploration:
-        """Explore until everything is seen, a promise breaks, the limit is reached, or Ctrl-C."""
-        try:
-            self._search()
-        except KeyboardInterrupt:
-            pass
-        finally:
-            self._bench.close()
-        return self.seen
-
-    def _search(self) -> None:
-        start = (self._id(EMPTY), 0, ((),) * self._world.workers)
-        came_from: dict[_Node, tuple[_Node, Action, object] | None] = {start: None}
-        waiting: deque[tuple[_Node, int]] = deque([(start, 0)])
-        seen = self.seen
-        while waiting:
-            node, depth = waiting.popleft()
-            seen.states += 1
-            seen.depth = depth
-            if seen.states % REPORT_EVERY == 0:
-                self._report(seen)
-            content_id, now, memory = node
-            wrong = self._is_stuck(content_id, now)
-            if wrong is not None:
-                seen.broken = Broken(self._history(came_from, node), "J11", WAY_TO_END, wrong)
-                return
-            for action in actions(self._world, State(self._contents[content_id], now, memory)):
-                seen.transitions += 1
-                following, answer, broken = self._follow(node, action)
-                if broken is not None:
-                    history = (*self._history(came_from, node), (now, action, answer))
-                    seen.broken = Broken(history, *broken)
-                    return
-                if following not in came_from:
-                    came_from[following] = (node, action, answer)
-                    waiting.append((following, depth + 1))
-            if self._limit is not None and seen.states >= self._limit:
-                return
-        seen.finished = True
-
-    def _follow(self, node: _Node, action: Action) -> tuple[_Node, object, tuple[str, str, str] | None]:
-        """Return the state after an action, what was answered, and the promise that it broke."""
-        content_id, now, memory = node
-        if action.verb == "tick":
-            return (content_id, now + 1, memory), None, None
-        if action.verb == "vanish":
-            return (content_id, now, _remember(memory, action.actor, None)), None, None
-        known = self._call(content_id, now, action)
-        answer = known.step.answer
-        if action.verb == "claim" and type(answer) is int and not known.step.refused:
-            memory = _remember(memory, action.actor, (action.job_id, answer))
-        return (known.content, now, memory), answer, known.broken
-
-    def _call(self, content_id: int, now: int, action: Action) -> _Known:
-        # To the store one worker is like another, and so is an answer that will be lost.
-        asked = action._replace(
-            actor="worker" if action.actor in WORKERS else action.actor, verb=action.verb.removesuffix(", answer lost")
-        )
-        key = (content_id, now, asked)
-        known = self._known.get(key)
-        if known is None:
-            before = self._contents[content_id]
-            step = self._bench.call(before, now, asked)
-            self.seen.calls += 1
-            found = first_broken(Seen(self._world, before, now, asked, step))
-            broken = None if found is None else (found[0].number, found[0].sentence, found[1])
-            known = self._known[key] = _Known(step, self._id(step.content), broken)
-        return known
-
-    def _is_stuck(self, content_id: int, now: int) -> str | None:
-        key = (content_id, now)
-        if key not in self._stuck:
-            self._stuck[key] = stuck(self._bench, self._world, self._contents[content_id], now)
-        return self._stuck[key]
-
-    def _id(self, content: Content) -> int:
-        number = self._ids.setdefault(content, len(self._contents))
-        if number == len(self._contents):
-            self._contents.append(content)
-            self.seen.contents += 1
-        return number
-
-    def _history(
-        self, came_from: dict[_Node, tuple[_Node, Action, object] | None], node: _Node
-    ) -> tuple[tuple[int, Action, object], ...]:
-        steps: list[tuple[int, Action, object]] = []
-        while (link := came_from[node]) is not None:
-            node, action, answer = link
-            steps.append((node[1], action, answer))
-        return tuple(reversed(steps))
-
-
-_Node = tuple[int, int, Memory]
-
-
-def counterexample(guard: Guard) -> Exploration:
-    """Explore the guard's world without the guard; `broken` is the shortest history that fails."""
-    return Explorer(guard.world, jobs_without(guard)).run()
+| 承诺 / promise | | 数据库里的约束 / constraint in the schema |
+|---|---|---|
+{promises}
+"""
 
 
 def lanes(broken: Broken) -> list[Event]:
@@ -227,15 +92,43 @@ def _told(answer: object) -> str:
     return "nothing" if answer is None else str(answer)
 
 
-def _remember(memory: Memory, actor: str, handed: tuple[int, int] | None) -> Memory:
-    index = WORKERS.index(actor)
-    held = () if handed is None else tuple(sorted({*memory[index], handed}))
-    return (*memory[:index], held, *memory[index + 1 :])
+def guards_page() -> str:
+    """Return the Markdown page with a shortest broken history for each guard, in text and in Mermaid.
+
+    It explores the whole world first; the counts on the page are those of that run.
+    """
+    seen = Explorer(World()).run()
+    assert seen.finished and seen.broken is None
+    promises = "\n".join(
+        f"| {i.number} | {i.sentence} | {', '.join(f'`{name}`' for name in i.constraints) or '-'} |"
+        for i in _promises()
+    )
+    counts = {name: getattr(seen, name) for name in ("states", "transitions", "depth", "contents", "calls")}
+    parts = [_HEAD.format(example="stale_attempt.finish", promises=promises, **counts)]
+    for guard in GUARDS:
+        broken = counterexample(guard).broken
+        parts.append(f"## {guard.name}\n\n{_capital(guard.sentence)} ({', '.join(guard.claims)}).\n")
+        if broken is None:
+            parts.append("**没有反例 / No counterexample was found.**\n")
+            continue
+        parts.append(f"没有它 / without it **{broken.number}** breaks, *{broken.sentence}*: {broken.wrong}.\n")
+        parts.append(f"```text\n{text_lanes(lanes(broken))}\n```\n")
+        parts.append(f"```mermaid\n{mermaid_sequence(lanes(broken), 'job store')}\n```\n")
+    return "\n".join(parts)
+
+
+def _promises() -> list[Invariant]:
+    """Return the promises in the order of their numbers, each once."""
+    named = {invariant.number: invariant for invariant in reversed(INVARIANTS)}
+    return sorted(named.values(), key=lambda invariant: int(invariant.number[1:]))
+
+
+def _capital(sentence: str) -> str:
+    return sentence[0].upper() + sentence[1:]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; exit 0 if every promise held (or the counterexample was found), 1 otherwise."""
-    prepare_streams()
+    """Run the command; exit 0 if every promise held or the counterexample was found, 1 if not, 2 for usage."""
     parser = argparse.ArgumentParser(
         prog="python -m chapter10.lab.explore", description="Every history of a small world."
     )
@@ -245,11 +138,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--attempts", type=int, default=2, help="max_attempts of each job (default 2)")
     parser.add_argument("--guards", action="store_true", help="list the guards by name")
     parser.add_argument("--without", metavar="GUARD", help="take this guard out and show what breaks")
+    parser.add_argument("--write", action="store_true", help=f"write reports/{PAGE}")
+    parser.add_argument("--check", action="store_true", help=f"compare reports/{PAGE} with a new run")
     options = parser.parse_args(arguments)
     if options.guards:
         for guard in GUARDS:
             print(f"{guard.name:32} {guard.sentence}")
-        return 0
+        return EXIT_FINE
+    if options.write:
+        replace_together(REPORTS, {PAGE: guards_page()})
+        return EXIT_FINE
+    if options.check:
+        wrong = differences(REPORTS, {PAGE: guards_page()})
+        print("\n".join(wrong) or f"reports/{PAGE} is what a new run gives")
+        return EXIT_WRONG if wrong else EXIT_FINE
     if options.without is not None:
         return _show_without(options.without)
     try:
@@ -271,32 +173,28 @@ def _show_all(world: World) -> int:
     print(f"store contents {seen.contents}, calls run {seen.calls}, {seconds:.1f} s")
     if seen.broken is not None:
         _show_broken(seen.broken)
-        return 1
+        return EXIT_WRONG
     if not seen.finished:
         print("stopped: what was seen held, the rest was not looked at")
-        return 1
+        return EXIT_WRONG
     print("every promise held on every step:")
-    for number, sentence in sorted({(i.number, i.sentence) for i in INVARIANTS}, key=_by_number):
-        print(f"  {number:4}{sentence}")
-    return 0
-
-
-def _by_number(pair: tuple[str, str]) -> int:
-    return int(pair[0][1:])
+    for invariant in _promises():
+        print(f"  {invariant.number:4}{invariant.sentence}")
+    return EXIT_FINE
 
 
 def _show_without(name: str) -> int:
     guard = next((guard for guard in GUARDS if guard.name == name), None)
     if guard is None:
         print(f"there is no guard {name}; --guards lists them", file=sys.stderr)
-        return 2
+        return EXIT_USAGE
     seen = counterexample(guard)
     print(f"without {guard.name}: {guard.sentence} ({', '.join(guard.claims)})")
     if seen.broken is None:
         print(f"nothing broke in {seen.states} states")
-        return 1
+        return EXIT_WRONG
     _show_broken(seen.broken)
-    return 0
+    return EXIT_FINE
 
 
 def _show_broken(broken: Broken) -> None:
@@ -307,4 +205,4 @@ def _show_broken(broken: Broken) -> None:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    main_guard(main)

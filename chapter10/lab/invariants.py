@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from chapter10.jobs import FINAL_STATES, LIVE_STATES
-from chapter10.lab.world import STRANGER, Action, Bench, Content, Row, Step, World
+from chapter10.lab.world import STRANGER, Action, Content, Row, Step, World
 
 __all__ = ["INVARIANTS", "WAY_TO_END", "Invariant", "Seen", "first_broken", "stuck"]
 
@@ -69,16 +69,19 @@ def first_broken(seen: Seen) -> tuple[Invariant, str] | None:
     return None
 
 
-def stuck(bench: Bench, world: World, content: Content, now: int) -> str | None:
-    """J11: let time pass and one worker claim and deliver whatever it gets; what is not final then?"""
+def stuck(call: Callable[[Content, int, Action], Step], world: World, content: Content, now: int) -> str | None:
+    """J11: let time pass and one worker claim and deliver whatever it gets; what is not final then?
+
+    `call` is how the store is asked, with or without a memory of its answers.
+    """
     for moment in range(now, now + world.deadline + world.lease + 2):
         for row in content.rows:
             if row.state in FINAL_STATES:
                 continue
-            taken = bench.call(content, moment, Action("worker A", "claim", row.id))
+            taken = call(content, moment, Action("worker", "claim", row.id))
             content = taken.content
             if type(taken.answer) is int and not taken.refused:
-                content = bench.call(content, moment, Action("worker A", "finish", row.id, taken.answer)).content
+                content = call(content, moment, Action("worker", "finish", row.id, taken.answer)).content
     for row in content.rows:
         if row.state not in FINAL_STATES:
             return f"job {row.id} is {row.state} for ever, although time passed and a worker asked for it"
