@@ -41,9 +41,10 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import Any, Final, Literal, NoReturn, cast
+from itertools import islice
+from typing import Any, Final, Literal, NoReturn, TypeVar, cast
 
-from chapter10.canonical import CanonicalError, CodedError, byte_size, canonical, text_digest
+from chapter10.canonical import CanonicalError, CodedError, byte_size, canonical, digest
 from chapter10.postings import ToolIndex
 
 __all__ = [
@@ -58,6 +59,7 @@ __all__ = [
     "MAX_PARAMETERS_BYTES",
     "MAX_QUERY",
     "MAX_TEXT",
+    "MAX_TOOLS",
     "Catalog",
     "CatalogError",
     "Effect",
@@ -72,14 +74,19 @@ __all__ = [
 Effect = Literal["read", "write"]
 Grants = AbstractSet[str] | list[str] | tuple[str, ...]
 
+Kept = TypeVar("Kept")
+_STRINGS: Final = frozenset({str})
+
 EFFECTS: Final = ("read", "write")
 BUDGET_BYTES: Final = 4096
 """Default of `load`: bytes of the canonical list of definitions. A threshold for teaching, no model's limit."""
+MAX_TOOLS: Final = 1_000_000
+"""Tools of one catalog."""
 MAX_TEXT: Final = 200
 """Characters of a name, a version, a permission or one keyword; at least one."""
 MAX_DESCRIPTION: Final = 64 * 1024
 """Characters of a description, which may be empty."""
-MAX_KEYWORDS: Final = 4096
+MAX_KEYWORDS: Final = 100_000
 """Keywords of one tool."""
 MAX_PARAMETERS_BYTES: Final = 1024 * 1024
 """Bytes of the canonical form of a tool's parameters."""
@@ -96,7 +103,7 @@ MAX_GRANTS: Final = 10_000
 class CatalogError(CodedError, ValueError):
     """Raised for every refusal of this module; `code` says which.
 
-    The caller's mistakes: `invalid_tool`, `duplicate_tool`, `name_mismatch`, `invalid_query`,
+    The caller's mistakes: `invalid_tool`, `duplicate_tool`, `too_many_tools`, `name_mismatch`, `invalid_query`,
     `invalid_grants`, `invalid_limit`, `invalid_hits`, `invalid_definition`, `invalid_budget`; with them
     `field` names what was wrong and `reason` says in a few words why, without the value.
     What the catalog decides: `denied`, `stale_definition`, `definition_budget_exceeded`. `denied` says
@@ -133,14 +140,15 @@ class _Parameters:
 
 
 class _Kept:
-    """What a `Tool` keeps beside its fields."""
+    """What a `Tool` keeps beside its fields. A cached one is unset until it is first asked for."""
 
-    __slots__ = ("_digest", "_loaded_bytes", "_parameters_text", "words")
+    __slots__ = ("_card", "_digest", "_loaded_bytes", "_parameters_text", "words")
 
-    words: frozenset[str]  # the keywords with their case folded
+    words: tuple[str, ...]  # the keywords with their case folded
     _parameters_text: str
-    _digest: str | None  # None: not asked for yet
-    _loaded_bytes: int | None
+    _digest: str
+    _loaded_bytes: int
+    _card: dict[str, Any]
 
 
 @dataclass(frozen=True, init=False, eq=False)
@@ -185,27 +193,38 @@ class Tool(_Kept):
         put(self, "effect", effect)
         put(self, "version", version)
         put(self, "_parameters_text", _RECORD_ID_TEXT if parameters is None else _parameters_text(parameters))
-        put(self, "words", frozenset(map(str.casefold, keywords)))
-        put(self, "_digest", None)
-        put(self, "_loaded_bytes", None)
+        words = tuple(map(str.casefold, keywords))
+        put(self, "words", keywords if words == keywords else words)
 
     @property
     def digest(self) -> str:
         """The fingerprint of every field, worked out once, when it is first asked for (claim C10-080)."""
-        known = self._digest
-        if known is None:
-            known = text_digest(canonical({**self.definition(), **self._unseen()}))
-            object.__setattr__(self, "_digest", known)
-        return known
+        try:
+            return self._digest
+        except AttributeError:
+            unseen = {"keywords": list(self.keywords), "permission": self.permission}
+            return self._keep("_digest", digest({**self.definition(), **unseen}))
 
     @property
     def loaded_bytes(self) -> int:
         """The bytes of this definition with its digest in canonical form, worked out once."""
-        known = self._loaded_bytes
-        if known is None:
-            known = byte_size({**self.definition(), "digest": self.digest})
-            object.__setattr__(self, "_loaded_bytes", known)
-        return known
+        try:
+            return self._loaded_bytes
+        except AttributeError:
+            return self._keep("_loaded_bytes", byte_size({**self.definition(), "digest": self.digest}))
+
+    def card(self, score: int) -> dict[str, Any]:
+        """Return what a search shows of this tool."""
+        try:
+            card = self._card
+        except AttributeError:
+            fields = ("name", "description", "version", "digest", "effect")
+            card = self._keep("_card", {field: getattr(self, field) for field in fields})
+        return {**card, "score": score}
+
+    def _keep(self, slot: str, value: Kept) -> Kept:
+        object.__setattr__(self, slot, value)
+        return value
 
     def definition(self) -> dict[str, Any]:
         """Return what a model needs for a call: name, description, version, effect, parameters."""
@@ -216,9 +235,6 @@ class Tool(_Kept):
             "effect": self.effect,
             "parameters": json.loads(self._parameters_text),
         }
-
-    def _unseen(self) -> dict[str, Any]:
-        return {"keywords": list(self.keywords), "permission": self.permission}
 
     def __eq__(self, other: object) -> bool:
         return self.digest == other.digest if isinstance(other, Tool) else NotImplemented
@@ -256,6 +272,8 @@ class ToolMap(MutableMapping[str, Tool]):
             _refuse("invalid_tool", "tool", "not a Tool")
         if type(name) is not str or name != tool.name:
             _refuse("name_mismatch", "name", "the key is not the name of the tool")
+        if len(self._tools) >= MAX_TOOLS and name not in self._tools:
+            _refuse("too_many_tools", "tools", f"more than {MAX_TOOLS} tools")
         self._index.put(tool)
         self._tools[name] = tool
 
@@ -278,15 +296,17 @@ class Catalog:
     __slots__ = ("_tools",)
 
     def __init__(self, tools: Iterable[Tool] = ()) -> None:
-        """Register `tools`. Raises `CatalogError`: `invalid_tool`, `duplicate_tool` (with no tool registered)."""
+        """Register `tools`. Raises `CatalogError`: `invalid_tool`, `duplicate_tool`, `too_many_tools`."""
         if not isinstance(tools, Iterable):
             _refuse("invalid_tool", "tools", "not a collection of tools")
-        by_name: dict[str, Tool] = {}
-        for position, tool in enumerate(tools):
-            if type(tool) is not Tool:
-                _refuse("invalid_tool", f"tools[{position}]", "not a Tool")
-            if by_name.setdefault(tool.name, tool) is not tool:
-                _refuse("duplicate_tool", f"tools[{position}]", "another tool has this name")
+        tools = list(islice(tools, MAX_TOOLS + 1))
+        if len(tools) > MAX_TOOLS:
+            _refuse("too_many_tools", "tools", f"more than {MAX_TOOLS} tools")
+        if not set(map(type, tools)) <= {Tool}:
+            _refuse("invalid_tool", "tools", "not all are of type Tool")
+        by_name = {tool.name: tool for tool in tools}
+        if len(by_name) < len(tools):
+            _refuse_repeated_name(tools)
         self._tools = ToolMap(by_name)
 
     @property
@@ -312,7 +332,7 @@ class Catalog:
         words = _check_query(query)
         granted = _check_grants(grants)
         _check_count(limit, MAX_LIMIT, "invalid_limit", "limit")
-        return [_card(tool, score) for score, tool in self._tools._index.best(words, granted, limit)]
+        return [tool.card(score) for score, tool in self._tools._index.best(words, granted, limit)]
 
     def load(
         self, hits: list[dict[str, Any]], grants: Grants, budget_bytes: int = BUDGET_BYTES
@@ -422,19 +442,17 @@ def fixture_tools() -> list[Tool]:
     return met + archive
 
 
-def _card(tool: Tool, score: int) -> dict[str, Any]:
-    return {
-        "name": tool.name,
-        "description": tool.description,
-        "version": tool.version,
-        "digest": tool.digest,
-        "effect": tool.effect,
-        "score": score,
-    }
-
-
 def _refuse(code: str, field: str, reason: str) -> NoReturn:
     raise CatalogError(code, field=field, reason=reason)
+
+
+def _refuse_repeated_name(tools: Iterable[Tool]) -> NoReturn:
+    first: dict[str, int] = {}
+    for position, tool in enumerate(tools):
+        if tool.name in first:
+            _refuse("duplicate_tool", f"tools[{position}]", f"the same name as tools[{first[tool.name]}]")
+        first[tool.name] = position
+    raise AssertionError("no name stands twice")
 
 
 def _refuse_stale(reference: Mapping[str, Any], tool: Tool) -> None:
@@ -467,9 +485,9 @@ def _check_query(query: str) -> set[str]:
 
 
 def _check_grants(grants: Grants) -> frozenset[str]:
-    if not isinstance(grants, AbstractSet | list | tuple) or len(grants) > MAX_GRANTS:
+    if not isinstance(grants, frozenset | set | list | tuple | AbstractSet) or len(grants) > MAX_GRANTS:
         _refuse("invalid_grants", "grants", f"not a set, list or tuple of at most {MAX_GRANTS} permissions")
-    if not set(map(type, grants)) <= {str}:
+    if not set(map(type, grants)) <= _STRINGS:
         _refuse("invalid_grants", "grants", "a permission is not a string")
     return grants if type(grants) is frozenset else frozenset(grants)
 
@@ -482,20 +500,26 @@ def _check_count(value: int, most: int | None, code: str, field: str) -> None:
 def _check_fields(
     name: str, description: str, keywords: tuple[str, ...], permission: str, effect: str, version: str
 ) -> None:
-    for field, text in (("name", name), ("permission", permission), ("version", version)):
-        if type(text) is not str or not 0 < len(text) <= MAX_TEXT or not text.isprintable():
-            _refuse("invalid_tool", field, f"not a printable text of 1 to {MAX_TEXT} characters")
+    if not (_is_label(name) and _is_label(permission) and _is_label(version)):
+        labels = {"name": name, "permission": permission, "version": version}
+        wrong = next(field for field, text in labels.items() if not _is_label(text))
+        _refuse("invalid_tool", wrong, f"not a printable text of 1 to {MAX_TEXT} characters")
     if type(description) is not str or len(description) > MAX_DESCRIPTION or not _is_unicode(description):
         _refuse("invalid_tool", "description", f"not a text of at most {MAX_DESCRIPTION} characters")
     if type(effect) is not str or effect not in EFFECTS:
         _refuse("invalid_tool", "effect", "neither read nor write")
-    if type(keywords) is not tuple or len(keywords) > MAX_KEYWORDS or not set(map(type, keywords)) <= {str}:
+    if type(keywords) is not tuple or len(keywords) > MAX_KEYWORDS or not set(map(type, keywords)) <= _STRINGS:
         _refuse("invalid_tool", "keywords", f"not a tuple of at most {MAX_KEYWORDS} strings")
     joined = " ".join(keywords)
     if tuple(joined.split()) != keywords or not _is_unicode(joined):
         _refuse("invalid_tool", "keywords", "a keyword is empty, holds white space or a lone surrogate")
     if len(joined) > MAX_TEXT and max(map(len, keywords)) > MAX_TEXT:
         _refuse("invalid_tool", "keywords", f"a keyword has more than {MAX_TEXT} characters")
+
+
+def _is_label(text: object) -> bool:
+    """Say whether `text` is a short text on one line, free of control characters and lone surrogates."""
+    return type(text) is str and 0 < len(text) <= MAX_TEXT and text.isprintable()
 
 
 def _is_unicode(text: str) -> bool:
