@@ -118,6 +118,15 @@ class TheFirstPage(FolderTestCase):
                     child = run_python(arguments, cwd=home, environment={"PYTHONPATH": str(home)})
                     self.assertEqual(child.returncode, 0, child.stdout + child.stderr)
 
+    def test_the_examples_take_the_places_of_the_fixtures(self) -> None:
+        """The two files under `examples/` are really read: four tools, and ten thousand cents in August."""
+        tools, sales = (line for line in commands(README) if "examples/" in line)
+        listed = json.loads(run_python(shlex.split(tools)[1:]).stdout)
+        self.assertEqual(listed["registered"], len(json.loads(text_of(TOP / "examples" / "tools.json"))["tools"]))
+        self.assertEqual(listed["hits"][0]["name"], "invoices.get")
+        report = json.loads(run_python(shlex.split(sales)[1:]).stdout)
+        self.assertEqual(report["result"]["data"], {"month": "2026-08", "row_count": 4, "total_cents": 10000})
+
     def test_the_two_first_commands_are_those_of_the_chapter(self) -> None:
         """The first block is what the chapter prints first."""
         first = "python -m chapter10.experiments --group catalog\npython -m chapter10.experiments --group lifecycle\n"
