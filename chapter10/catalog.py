@@ -193,8 +193,9 @@ class Tool(_Kept):
         put(self, "effect", effect)
         put(self, "version", version)
         put(self, "_parameters_text", _RECORD_ID_TEXT if parameters is None else _parameters_text(parameters))
-        words = tuple(map(str.casefold, keywords))
-        put(self, "words", keywords if words == keywords else words)
+        joined = "".join(keywords)  # most keywords are folded already, and then one tuple serves for both
+        folded = joined.casefold() == joined
+        put(self, "words", keywords if folded else tuple(map(str.casefold, keywords)))
 
     @property
     def digest(self) -> str:

@@ -59,6 +59,8 @@ class Indexed(Protocol):
 
 ToolT = TypeVar("ToolT", bound=Indexed)
 _by_name = attrgetter("name")
+_words = attrgetter("words")
+_permission = attrgetter("permission")
 
 
 class Postings:
@@ -130,9 +132,9 @@ class ToolIndex(Generic[ToolT]):
         self._number = dict(zip(map(_by_name, in_order), range(len(in_order)), strict=True))
         self._in_step = len(in_order)  # numbers below it follow the names, the late ones do not
         self._words = Postings()
-        self._words.fill([tool.words for tool in in_order])
+        self._words.fill(map(_words, in_order))
         self._permissions = Postings()
-        self._permissions.fill([(tool.permission,) for tool in in_order])
+        self._permissions.fill(zip(map(_permission, in_order), strict=True))
         self._views: dict[frozenset[str], int] = {}  # grants -> the tools that they may see
 
     # Changes. Each costs what the words of the one tool cost.

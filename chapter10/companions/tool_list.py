@@ -252,7 +252,7 @@ def _member(entry: dict[str, Any], key: str, kind: type, place: str) -> Any:
     if value is not None and type(value) is not kind:
         words = {str: "not a text", dict: "not an object", bool: "neither true nor false"}
         _refuse(f"{place}.{key}", words[kind])
-    if kind is str and value is not None and len(value) > MAX_DESCRIPTION:
+    if isinstance(value, str) and len(value) > MAX_DESCRIPTION:
         _refuse(f"{place}.{key}", f"more than {MAX_DESCRIPTION} characters")
     return value
 
