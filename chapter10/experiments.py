@@ -27,6 +27,7 @@ import argparse
 import asyncio
 import json
 import os
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -484,7 +485,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (CatalogError, JobError) as error:
         parser.error(f"{error.code}: {error.reason}")
     print_json(figures)
-    return EXIT_FINE if figures.get("fault") is None else EXIT_WRONG
+    fault = figures.get("fault")
+    if fault is None:
+        return EXIT_FINE
+    where = f"{options.sales}" + (f", line {fault['line']}" if fault["line"] else "")
+    sys.stderr.write(f"{where}: {fault['code']}: {fault['reason']}\n")
+    return EXIT_WRONG
 
 
 def _figures(options: argparse.Namespace) -> dict[str, Any]:
