@@ -30,7 +30,7 @@ from heapq import nsmallest
 from operator import attrgetter
 from typing import Final, Generic, Protocol, TypeVar
 
-__all__ = ["FEW", "MAX_KEPT_BYTES", "MAX_LATE", "MAX_VIEWS", "Indexed", "Postings", "ToolIndex"]
+__all__ = ["FEW", "FEW_SHARE", "MAX_KEPT_BYTES", "MAX_LATE", "MAX_VIEWS", "Indexed", "Postings", "ToolIndex"]
 
 FEW: Final = 16
 """Matches that are always counted one by one, and so is one match in `FEW_SHARE` tools more."""

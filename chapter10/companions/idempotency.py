@@ -72,12 +72,19 @@ from chapter10.canonical import CanonicalError, CodedError, canonical, text_dige
 from chapter10.database import BUSY_SECONDS, Database, StoreError
 
 __all__ = [
+    "APPLICATION_ID",
     "DEFAULT_TTL_S",
     "LEASE_S",
     "MAX_INTENT_BYTES",
+    "MAX_LIMIT",
     "MAX_RESULT_BYTES",
+    "MAX_SECONDS",
+    "MAX_TEXT",
     "PAYMENT",
+    "POLL_S",
     "QUERY",
+    "RUN_LIMIT_S",
+    "SHARED_OWNER",
     "STATES",
     "TABLES",
     "Claim",
@@ -93,6 +100,8 @@ __all__ = [
     "NotRecorded",
     "OutcomeUnknown",
     "Record",
+    "State",
+    "Timer",
     "Verdict",
     "document_key",
     "intent_key",

@@ -40,7 +40,7 @@ from chapter10.lab.invariants import INVARIANTS, Invariant
 from chapter10.lab.textio import EXIT_FINE, EXIT_USAGE, EXIT_WRONG, Event, main_guard, mermaid_sequence, text_lanes
 from chapter10.lab.world import Action, World
 
-__all__ = ["guards_page", "lanes", "main"]
+__all__ = ["PAGE", "REPORTS", "guards_page", "lanes", "main"]
 
 REPORTS: Final = Path(__file__).resolve().parents[2] / "reports"
 PAGE: Final = "guards.md"

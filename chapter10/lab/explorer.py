@@ -23,7 +23,7 @@ from chapter10.lab.guards import Guard, jobs_without
 from chapter10.lab.invariants import WAY_TO_END, Seen, first_broken, stuck
 from chapter10.lab.world import EMPTY, WORKERS, Action, Bench, Content, Memory, State, Step, World, actions
 
-__all__ = ["Broken", "Exploration", "Explorer", "counterexample"]
+__all__ = ["REPORT_EVERY", "Broken", "Exploration", "Explorer", "counterexample"]
 
 REPORT_EVERY: Final = 20_000
 """States between two lines of progress."""

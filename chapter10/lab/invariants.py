@@ -15,7 +15,7 @@ from typing import Final
 from chapter10.jobs import FINAL_STATES, LIVE_STATES
 from chapter10.lab.world import STRANGER, Action, Content, Row, Step, World
 
-__all__ = ["INVARIANTS", "WAY_TO_END", "Invariant", "Seen", "first_broken", "stuck"]
+__all__ = ["CODES", "INVARIANTS", "WAY_TO_END", "WORKER_VERBS", "Invariant", "Seen", "first_broken", "stuck"]
 
 WAY_TO_END: Final = "time and one willing worker bring every job to an end"
 WORKER_VERBS: Final = frozenset({"progress", "finish", "fail", "retry", "renew"})

@@ -26,7 +26,24 @@ from typing import Any, Final, NamedTuple
 from chapter10 import jobs as production
 from chapter10.canonical import CodedError
 
-__all__ = ["JOB_COLUMNS", "Action", "Bench", "Content", "Memory", "Row", "State", "Step", "World", "actions"]
+__all__ = [
+    "EMPTY",
+    "JOB_COLUMNS",
+    "MONTHS",
+    "OWNERS",
+    "STRANGER",
+    "TOTAL",
+    "WORKERS",
+    "Action",
+    "Bench",
+    "Content",
+    "Memory",
+    "Row",
+    "State",
+    "Step",
+    "World",
+    "actions",
+]
 
 JOB_COLUMNS: Final = (
     "id", "owner", "action_key", "intent", "state", "attempt", "max_attempts", "deadline", "ready_at",
