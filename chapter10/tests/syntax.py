@@ -170,16 +170,32 @@ def all_of(tree: ast.Module) -> list[str] | None:
     return None
 
 
-def undocumented(node: ast.stmt) -> Iterator[tuple[str, ast.AST]]:
-    """The public functions, classes and methods of a statement that have no docstring."""
-    if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) or node.name.startswith("_"):
-        return
-    if ast.get_docstring(node) is None and not _is_overload(node):
-        yield node.name, node
-    if isinstance(node, ast.ClassDef):
-        for inner in node.body:
-            for label, missing in undocumented(inner):
-                yield f"{node.name}.{label}", missing
+def undocumented(tree: ast.Module) -> Iterator[tuple[str, ast.AST]]:
+    """The public functions, classes and methods of a module that have no docstring.
+
+    A method that a base class of the same module has already needs none of its own, nor do the members
+    of a `Protocol`, whose docstring tells what they are.
+    """
+    classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
+    for node in tree.body:
+        if _wants_a_docstring(node):
+            yield getattr(node, "name", ""), node
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+            bases = {inner.id for base in node.bases for inner in ast.walk(base) if isinstance(inner, ast.Name)}
+            inherited = {getattr(method, "name", "") for name in bases & set(classes) for method in classes[name].body}
+            for method in node.body:
+                name = getattr(method, "name", "")
+                if _wants_a_docstring(method) and name not in inherited and "Protocol" not in bases:
+                    yield f"{node.name}.{name}", method
+
+
+def _wants_a_docstring(node: ast.stmt) -> bool:
+    return (
+        isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+        and not node.name.startswith("_")
+        and ast.get_docstring(node) is None
+        and not _is_overload(node)
+    )
 
 
 def _is_overload(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> bool:
