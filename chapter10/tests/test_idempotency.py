@@ -1,0 +1,1347 @@
+"""One effect for one intent: the store against its faults, a model, and every order of two callers."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import inspect
+import itertools
+import json
+import random
+import sqlite3
+import unittest
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from chapter10.companions import idempotency
+from chapter10.companions.idempotency import (
+    DEFAULT_TTL_S,
+    MAX_RESULT_BYTES,
+    PAYMENT,
+    QUERY,
+    TABLES,
+    Claim,
+    CompletedWithoutValue,
+    FailedFinal,
+    IdempotencyError,
+    IdempotencyStore,
+    InProgressError,
+    Intent,
+    LeaseLost,
+    Lifetime,
+    NotExecuted,
+    NotRecorded,
+    OutcomeUnknown,
+    Record,
+    Verdict,
+    document_key,
+    intent_key,
+    make_intent,
+    ttl_for,
+)
+from chapter10.database import Database, StoreError
+from chapter10.tests.faulty_stores import IDEMPOTENCY, CacheServer, MarkerStore, TruthCache, taken_out
+from chapter10.tests.support import FolderTestCase, ManualClock
+
+ORDER = {"user_id": "u1", "action": "charge", "target_id": "order-7", "cents": 1000}
+BUSINESS = "CREATE TABLE ledger (entry TEXT PRIMARY KEY, cents INTEGER NOT NULL);"
+
+
+class Bank:
+    """A service elsewhere: it counts what was done to it and may lose its answer."""
+
+    def __init__(self, ending: object = None) -> None:
+        self.balance = 0
+        self.calls = 0
+        self.ending = ending
+
+    async def charge(self) -> Any:
+        self.calls += 1
+        self.balance -= 1000
+        return self._end({"charged": 1000})
+
+    async def refuse_connection(self) -> Any:
+        self.calls += 1
+        return self._end(None)
+
+    def _end(self, value: object) -> Any:
+        if isinstance(self.ending, BaseException):
+            ending, self.ending = self.ending, None
+            raise ending
+        return value if self.ending is None else self.ending
+
+
+class NoTimer:
+    """A scheduled callback that never comes by itself."""
+
+    def cancel(self) -> None:
+        """Nothing is to be taken off a schedule."""
+
+
+class StoreTestCase(FolderTestCase):
+    """A store on a file and a clock moved by hand."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.clock = ManualClock(1000.0)
+        self.store = self.open()
+
+    def open(self, **more: Any) -> IdempotencyStore:
+        store = IdempotencyStore(self.folder / "once.db", clock=self.clock, sleep=self.sleep, **more)
+        self.addCleanup(store.close)
+        return store
+
+    async def sleep(self, seconds: float) -> None:
+        self.clock.sleep(seconds)
+        await asyncio.sleep(0)
+
+    def once(self, fn: Callable[[], Any], intent: Any = ORDER, store: Any = None, **more: Any) -> Any:
+        return asyncio.run((store or self.store).execute_once("payments", intent, fn, **more))
+
+    def twin(self, **more: Any) -> MarkerStore:
+        return MarkerStore(CacheServer(self.clock), **more)
+
+    def state(self, intent: Any = ORDER, **more: Any) -> str:
+        return self.store.look(make_intent("payments", intent, **more)).state
+
+    def assert_code(self, code: str, call: Callable[[], object]) -> IdempotencyError:
+        with self.assertRaises(IdempotencyError) as caught:
+            call()
+        self.assertEqual(code, caught.exception.code)
+        self.assertEqual(code, str(caught.exception))
+        return caught.exception
+
+
+class KeyTest(StoreTestCase):
+    """What names an intent."""
+
+    def test_each_business_field_changes_the_key_and_nothing_else_does(self) -> None:
+        """User, action, target and arguments make the key; their order does not.
+
+        Claims: I4-035, I4-002, I4-040.
+        """
+        keys = {intent_key("payments", {**ORDER, name: "other"}) for name in ORDER}
+        keys.add(intent_key("payments", ORDER))
+
+        self.assertEqual(len(ORDER) + 1, len(keys))
+        self.assertEqual(intent_key("payments", ORDER), intent_key("payments", dict(reversed(ORDER.items()))))
+        self.assertRegex(intent_key("payments", ORDER), "^[0-9a-f]{64}$")
+
+    def test_parts_of_a_briefing_key_are_joined_unambiguously(self) -> None:
+        """Task, path and content hash make the key, and no two ways of cutting a text meet.
+
+        Claims: T6-028.
+        """
+
+        def key(task: str, path: str, content: str) -> str:
+            return intent_key("briefings", {"task_id": task, "path": path, "content_hash": content})
+
+        self.assertEqual(key("t", "a", "h"), key("t", "a", "h"))
+        others = [("u", "a", "h"), ("t", "b", "h"), ("t", "a", "i"), ("ta", "", "h")]
+        self.assertEqual(5, len({key("t", "a", "h"), *(key(*parts) for parts in others)}))
+        self.assertNotEqual(intent_key("a", {"b": "c"}), intent_key("ab", {"": "c"}))
+
+    def test_what_belongs_to_one_transmission_is_refused_at_any_depth(self) -> None:
+        """A trace id, a request id or a time stamp would make every retry a new intent.
+
+        Claims: I4-041, T6-033, I4-002, I4-051.
+        """
+        for name in ("trace_id", "request_id", "traceId", "X-Request-ID", "timestamp", "created_at", "attempt"):
+            for intent in ({name: "1"}, {"a": [{"b": {name: "1"}}]}):
+                self.assert_code("unstable_field", lambda intent=intent: intent_key("payments", intent))
+                self.assert_code("unstable_field", lambda intent=intent: make_intent("payments", intent, key="k"))
+                self.assert_code("unstable_field", lambda intent=intent: document_key("payments", intent))
+        self.assertEqual({"namespace", "fields"}, set(inspect.signature(intent_key).parameters))
+
+    def test_the_document_key_has_the_bytes_of_the_document(self) -> None:
+        """Its form is recomputed here from its description, also for text that is not ASCII.
+
+        Claims: I4-040.
+        """
+        for intent in (ORDER, {"b": 1, "a": [True, None, "x"]}, {"月": "八"}):
+            text = json.dumps(intent, sort_keys=True, separators=(",", ":"))
+            expected = "idem:payments:" + hashlib.sha256(text.encode()).hexdigest()[:32]
+
+            self.assertEqual(expected, document_key("payments", intent))
+        self.assert_code("bad_input", lambda: document_key("a:b", ORDER))
+
+    def test_values_that_two_programs_may_write_differently_are_refused_or_brought_to_one_form(self) -> None:
+        """The twin merges 1 and "1" as names, takes NaN, and parts 1 from 1.0 and two forms of an accent (I9).
+
+        Claims: I4-040.
+        """
+        twin = self.twin()
+        self.assertEqual(twin.key("n", {1: 2}), twin.key("n", {"1": 2}))
+        self.assertNotEqual(twin.key("n", {"name": "é"}), twin.key("n", {"name": "e\u0301"}))
+        self.assertIn("NaN", twin.key("n", {"a": float("nan")}))
+
+        self.assertEqual(intent_key("n", {"name": "é"}), intent_key("n", {"name": "e\u0301"}))
+        numbers = ({1: 2}, {"a": float("nan")}, {"a": 1.0})
+        for bad in (*numbers, {"a": (1,)}, {"\ud800": 1}, [], None, {"é": 1, "e\u0301": 2}):
+            self.assert_code("bad_input", lambda bad=bad: intent_key("n", bad))
+
+    def test_namespaces_and_owners_do_not_touch_each_other(self) -> None:
+        """Columns keep them apart where joined text would let `a:b` + `c` meet `a` + `b:c` (I11).
+
+        Claims: I4-049.
+        """
+        runs = []
+        names = [("a", "b", "c"), ("a:b", "-", "c"), ("a", "-", "b:c"), ("查询订单", "-", "c"), ("取消订单", "-", "c")]
+        for namespace, owner, key in names:
+            found = self.store.claim(make_intent(namespace, ORDER, owner=owner, key=key))
+            runs.append(type(found))
+
+        self.assertEqual([Claim] * 5, runs)
+
+    def test_same_key_with_other_arguments_is_a_conflict_in_every_state(self) -> None:
+        """Neither run nor replayed; the twin makes a second charge of it (I10, X-08).
+
+        Claims: I4-035.
+        """
+        other = {**ORDER, "cents": 2000}
+        bank = Bank()
+        twin = self.twin()
+        asyncio.run(twin.execute_once("payments", ORDER, bank.charge))
+        asyncio.run(twin.execute_once("payments", other, bank.charge))
+        self.assertEqual(-2000, bank.balance)
+
+        what = make_intent("payments", ORDER, fields=["user_id", "target_id"])
+        again = make_intent("payments", other, fields=("target_id", "user_id"))
+        self.assertEqual(what.key, again.key)
+        claim = self.claimed(what)
+        self.assert_code("key_conflict", lambda: self.store.claim(again))
+        self.store.doubt(claim)
+        self.assert_code("key_conflict", lambda: self.store.claim(again))
+        self.store.complete(claim, 1)
+        self.assert_code("key_conflict", lambda: self.store.claim(again))
+        self.assertEqual(1, self.store.look(what).value)
+
+    def claimed(self, what: Intent, **more: Any) -> Claim:
+        found = self.store.claim(what, **more)
+        assert isinstance(found, Claim)
+        return found
+
+    def test_two_real_purchases_stay_two_and_a_reworded_text_stays_one(self) -> None:
+        """A key of the caller's own tells intents apart that look alike, and the other way round (X-07).
+
+        Claims: I4-002, I4-051, T6-033.
+        """
+        bank = Bank()
+        for order in ("order-1", "order-2", "order-1"):
+            self.once(bank.charge, {"cents": 1000}, key=order)
+
+        self.assertEqual(2, bank.calls)
+        one = make_intent("payments", {"order": "7", "note": "please"}, fields=["order"])
+        two = make_intent("payments", {"order": "7", "note": "kindly"}, fields=["order"])
+        self.assertEqual(one.key, two.key)
+
+    def test_one_trace_may_hold_two_intents_and_one_intent_two_traces(self) -> None:
+        """Query and payment of one conversation are two keys; the payment's retry in another is the same.
+
+        Claims: I4-051.
+        """
+        self.assertNotEqual(intent_key("queries", {"order": "7"}), intent_key("payments", {"order": "7"}))
+        first = self.once(Bank().charge)
+        self.store.close()
+
+        self.assertEqual(first, self.once(Bank().charge, store=self.open()))
+
+
+class LifeTest(StoreTestCase):
+    """How long results and leases live."""
+
+    def test_a_lifetime_is_twice_the_retry_window_or_refused_at_set_up(self) -> None:
+        """Payments live 24 hours and queries 5 minutes; below twice the window nothing is set up (I12).
+
+        Claims: I4-038, I4-039, I4-097.
+        """
+        self.assertEqual(600, ttl_for(300))
+        self.assertEqual((86_400, 300), (PAYMENT.ttl_s, QUERY.ttl_s))
+        self.assertEqual(86_400, DEFAULT_TTL_S)
+        self.assert_code("ttl_too_short", lambda: Lifetime(150, 299))
+        self.assertEqual(300, Lifetime(150, 300).ttl_s)
+        self.assert_code("ttl_too_short", lambda: self.store.claim(make_intent("payments", ORDER), ttl_s=86_399))
+        self.assertEqual("absent", self.state())
+
+    def test_a_result_lives_from_its_completion_to_its_end_and_not_longer(self) -> None:
+        """Equal to the end is outlived; then the same intent is a new one.
+
+        Claims: I4-036, I4-037, I4-046, I4-039.
+        """
+        store = self.open(lifetimes={"payments": QUERY})
+        what = make_intent("payments", ORDER)
+        claim = store.claim(what)
+        assert isinstance(claim, Claim)
+        self.clock.advance(20)
+        store.complete(claim, "first")
+        self.clock.advance(299.999)
+        self.assertEqual("first", store.look(what).value)
+        self.assertEqual(Record, type(store.claim(what)))
+        self.clock.advance(0.001)
+
+        self.assertEqual("absent", store.look(what).state)
+        self.assertEqual(Claim, type(store.claim(what)))
+
+    def test_the_sweeper_removes_outlived_results_and_nothing_else(self) -> None:
+        """In progress, unknown and live results stay, whatever their age.
+
+        Claims: I4-037.
+        """
+        store = self.open(lifetimes={"payments": QUERY})
+        names = ["running", "doubt", "old", "failed", "young"]
+        claims = {}
+        for name in names[:4]:
+            claims[name] = store.claim(make_intent("payments", ORDER, key=name))
+        store.doubt(claims["doubt"])
+        store.complete(claims["old"], None)
+        store.fail(claims["failed"], "declined")
+        self.clock.advance(300)
+        store.complete(store.claim(make_intent("payments", ORDER, key="young")), 1)
+        self.assertEqual(1, store.sweep(limit=1))
+
+        self.assertEqual((1, 0), (store.sweep(), store.sweep()))
+        kept = store.db.execute("SELECT key FROM idempotency ORDER BY key").fetchall()
+        self.assertEqual([("doubt",), ("running",), ("young",)], kept)
+
+    def test_a_restart_forgets_nothing(self) -> None:
+        """A second store on the file replays what the first one stored.
+
+        Claims: I4-037, T6-034.
+        """
+        bank = Bank()
+        first = self.once(bank.charge)
+        self.store.close()
+
+        self.assertEqual(first, self.once(bank.charge, store=self.open()))
+        self.assertEqual(1, bank.calls)
+
+    def test_a_lease_is_short_where_the_result_is_long(self) -> None:
+        """A killed holder blocks for its lease and not for a day; the twin blocks for the day (I3, bug 11).
+
+        Claims: I4-048.
+        """
+        twin = self.twin()
+        with self.assertRaises(asyncio.CancelledError):
+            asyncio.run(self.cancelled(twin))
+        self.clock.advance(3600)
+        with self.assertRaises(RuntimeError):
+            asyncio.run(twin.execute_once("payments", ORDER, Bank().charge))
+
+        for repeatable, expected in ((True, Claim), (False, Record)):
+            what = make_intent("payments", ORDER, key=f"killed-{repeatable}")
+            self.store.claim(what, lease_s=2, repeatable=repeatable)
+            self.clock.advance(1.999)
+            self.assertEqual("in_progress", self.store.look(what).state)
+            self.clock.advance(0.001)
+            found = self.store.claim(what, repeatable=repeatable)
+            self.assertEqual(expected, type(found))
+        self.assertEqual("unknown", self.store.look(what).state)
+
+    async def cancelled(self, store: Any) -> None:
+        """Cancel a call while its function is at work."""
+        entered = asyncio.Event()
+
+        async def stuck() -> None:
+            entered.set()
+            await asyncio.Event().wait()
+
+        task = asyncio.create_task(store.execute_once("payments", ORDER, stuck))
+        await entered.wait()
+        task.cancel()
+        await task
+
+    def test_zero_time_left_is_refused_before_the_claim(self) -> None:
+        """0 is exhausted and None is no limit; no row is left behind (bug 12).
+
+        Claims: I4-102.
+        """
+        bank = Bank()
+        self.assert_code("budget_exhausted", lambda: self.once(bank.charge, remaining=lambda: 0))
+        self.assertEqual((0, "absent"), (bank.calls, self.state()))
+        self.once(bank.charge, remaining=None)
+
+        self.assertEqual(1, bank.calls)
+
+
+class OutcomeTest(StoreTestCase):
+    """How a call ends, and what may happen afterwards."""
+
+    def test_the_same_intent_runs_once_and_is_replayed(self) -> None:
+        """A model that asks twice is charged once and gets the first answer.
+
+        Claims: I4-001, I4-006, I4-042, I4-043, I4-045, T6-029.
+        """
+        bank = Bank()
+        answers = [self.once(bank.charge) for _ in range(3)]
+
+        self.assertEqual([{"charged": 1000}] * 3, answers)
+        self.assertEqual((-1000, 1), (bank.balance, bank.calls))
+        signature = inspect.signature(IdempotencyStore.execute_once)
+        self.assertEqual(["self", "namespace", "intent", "fn", "ttl_s"], list(signature.parameters)[:5])
+        self.assertEqual(86_400, signature.parameters["ttl_s"].default)
+        self.assertTrue(inspect.iscoroutinefunction(IdempotencyStore.execute_once))
+
+    def test_any_number_of_calls_changes_what_one_call_changes(self) -> None:
+        """For n from 1 to 12 the balance and the record are those after the first.
+
+        Claims: I4-005, I4-006.
+        """
+        for n in range(1, 13):
+            bank = Bank()
+            for _ in range(n):
+                self.once(bank.charge, {**ORDER, "n": n})
+            self.assertEqual(-1000, bank.balance)
+
+    def test_a_lost_answer_makes_a_doubt_and_no_second_charge(self) -> None:
+        """The twin frees the key and charges twice (I1).
+
+        Claims: I4-050, I4-047, T6-032.
+        """
+        for lost in (TimeoutError(), ConnectionResetError(), RuntimeError("boom")):
+            bank = Bank(lost)
+            twin = self.twin()
+            with self.assertRaises(type(lost)):
+                asyncio.run(twin.execute_once("payments", ORDER, bank.charge))
+            asyncio.run(twin.execute_once("payments", ORDER, bank.charge))
+            self.assertEqual(-2000, bank.balance)
+
+            bank = Bank(lost)
+            intent = {**ORDER, "case": type(lost).__name__}
+            with self.assertRaises(type(lost)) as caught:
+                self.once(bank.charge, intent)
+            self.assertIs(lost, caught.exception)
+            with self.assertRaises(OutcomeUnknown):
+                self.once(bank.charge, intent)
+            self.assertEqual((-1000, "unknown"), (bank.balance, self.state(intent)))
+
+    def test_what_surely_did_nothing_frees_the_key(self) -> None:
+        """A refused connection may be tried again at once, as an own class or a declared one.
+
+        Claims: I4-047.
+        """
+        store = self.open(not_executed=(ConnectionRefusedError,))
+        for nothing in (NotExecuted("connect_failed"), ConnectionRefusedError()):
+            bank = Bank(nothing)
+            with self.assertRaises(type(nothing)):
+                self.once(bank.refuse_connection, store=store)
+            self.assertEqual("absent", self.state())
+        self.once(bank.charge, store=store)
+
+        self.assertEqual(2, bank.calls)
+
+    def test_any_error_of_a_repeatable_call_frees_the_key(self) -> None:
+        """A read, or a tool that hands the key downstream, is run again.
+
+        Claims: I4-047, T6-032.
+        """
+        bank = Bank(TimeoutError())
+        with self.assertRaises(TimeoutError):
+            self.once(bank.charge, repeatable=True)
+        self.once(bank.charge, repeatable=True)
+
+        self.assertEqual((2, "completed"), (bank.calls, self.state()))
+
+    def test_a_final_refusal_is_stored_and_replayed(self) -> None:
+        """A declined card stays declined without asking again.
+
+        Claims: I4-005.
+        """
+        bank = Bank(FailedFinal("declined", {"why": "limit"}))
+        for _ in range(2):
+            with self.assertRaises(FailedFinal) as caught:
+                self.once(bank.charge)
+            self.assertEqual(("declined", {"why": "limit"}), (caught.exception.code, caught.exception.detail))
+
+        self.assertEqual((1, "failed_final"), (bank.calls, self.state()))
+
+    def test_a_value_that_cannot_be_stored_does_not_free_the_key(self) -> None:
+        """The twin charges twice, since saving is inside its try (I2).
+
+        Claims: I4-046.
+        """
+        for n, value in enumerate((object(), {1: 2}, "x" * MAX_RESULT_BYTES, float("nan"), "\ud800")):
+            bank = Bank(value)
+            if n == 0:
+                twin = self.twin()
+                for _ in range(2):
+                    with self.assertRaises(TypeError):
+                        asyncio.run(twin.execute_once("payments", ORDER, bank.charge))
+                self.assertEqual(-2000, bank.balance)
+                bank = Bank(value)
+            self.assertIs(value, self.once(bank.charge, {**ORDER, "n": n}))
+            with self.assertRaises(CompletedWithoutValue):
+                self.once(bank.charge, {**ORDER, "n": n})
+            self.assertEqual((1, "completed"), (bank.calls, self.state({**ORDER, "n": n})))
+
+    def test_a_machine_that_fails_to_save_does_not_make_a_second_charge(self) -> None:
+        """The caller gets the value with the error; the end of the lease makes a doubt (I2).
+
+        Claims: I4-046, I4-050.
+        """
+        bank = Bank()
+
+        async def charge_and_fill_the_disk() -> Any:
+            value = await bank.charge()
+            self.store.db.execute("PRAGMA query_only=ON")
+            return value
+
+        with self.assertRaises(NotRecorded) as caught:
+            self.once(charge_and_fill_the_disk)
+        self.store.db.execute("PRAGMA query_only=OFF")
+        self.assertEqual({"charged": 1000}, caught.exception.value)
+        self.assertIsInstance(caught.exception.__cause__, StoreError)
+        with self.assertRaises(InProgressError):
+            self.once(bank.charge)
+        self.clock.advance(30)
+        with self.assertRaises(OutcomeUnknown):
+            self.once(bank.charge)
+
+        self.assertEqual(1, bank.calls)
+
+    def test_a_cancelled_call_is_a_doubt_or_free_and_never_a_day_in_progress(self) -> None:
+        """Cancellation, interrupt and exit are no `Exception`, and are recorded all the same (I3, X-10).
+
+        Claims: I4-048.
+        """
+        store = self.open(call_later=lambda seconds, call: NoTimer())
+        for n, stop in enumerate((asyncio.CancelledError(), KeyboardInterrupt(), SystemExit(3), GeneratorExit())):
+            for repeatable, expected in ((False, "unknown"), (True, "absent")):
+                intent = {**ORDER, "n": n, "repeatable": repeatable}
+                run = store.execute_once("payments", intent, Bank(stop).charge, repeatable=repeatable)
+                with self.assertRaises(type(stop)):
+                    run.send(None)
+                self.assertEqual(expected, self.state(intent))
+
+    def test_a_call_that_surely_did_not_start_frees_the_key(self) -> None:
+        """An interrupt between the claim and the function leaves nothing behind.
+
+        Claims: I4-048.
+        """
+
+        def no_timer(seconds: float, call: Callable[[], None]) -> Any:
+            raise KeyboardInterrupt
+
+        bank = Bank()
+        run = self.open(call_later=no_timer).execute_once("payments", ORDER, bank.charge)
+        with self.assertRaises(KeyboardInterrupt):
+            run.send(None)
+
+        self.assertEqual((0, "absent"), (bank.calls, self.state()))
+
+    def test_falsy_results_are_replayed(self) -> None:
+        """Presence is the state; the twin runs again for None, 0, "" and [] (I13).
+
+        Claims: I4-045.
+        """
+        for value in (None, 0, False, "", [], {}):
+            twin, runs = TruthCache(), []
+            for _ in range(2):
+                twin.run_once("k", lambda value=value, runs=runs: runs.append(1) or value)
+            self.assertEqual(2, len(runs))
+
+            calls = []
+
+            async def fn(value: Any = value, calls: list[int] = calls) -> Any:
+                calls.append(1)
+                return value
+
+            intent = {**ORDER, "value": value}
+            self.assertEqual([value, value], [self.once(fn, intent), self.once(fn, intent)])
+            self.assertEqual(1, len(calls))
+
+    def test_the_second_caller_is_told_what_is_in_progress_and_for_how_long(self) -> None:
+        """The error has the key and a hint; the twin whose client gives bytes fails to read its marker (I7, I8).
+
+        Claims: I4-044.
+        """
+
+        async def two(store: Any) -> Any:
+            release = asyncio.Event()
+
+            async def slow() -> str:
+                await release.wait()
+                return "done"
+
+            first = asyncio.create_task(store.execute_once("payments", ORDER, slow))
+            await asyncio.sleep(0)
+            second = await asyncio.gather(store.execute_once("payments", ORDER, slow), return_exceptions=True)
+            release.set()
+            return await first, second[0]
+
+        with self.assertRaises(json.JSONDecodeError):
+            value, error = asyncio.run(two(self.twin(decode=False)))
+            raise error
+        value, error = asyncio.run(two(self.store))
+
+        self.assertEqual("done", value)
+        self.assertIsInstance(error, InProgressError)
+        self.assertEqual((make_intent("payments", ORDER).key, 30.0), (error.key, error.retry_after))
+
+    def test_a_caller_may_wait_for_the_result_within_its_time(self) -> None:
+        """It replays what the other one came to, or is refused when its time is over; never both run.
+
+        Claims: I4-043, I4-044, I4-045.
+        """
+
+        async def scene(wait_s: float, ending: object) -> Any:
+            bank, gate = Bank(ending), asyncio.Event()
+
+            async def slow() -> Any:
+                await gate.wait()
+                return await bank.charge()
+
+            intent = {**ORDER, "wait": int(wait_s), "ending": repr(ending)}
+            first = asyncio.create_task(self.store.execute_once("payments", intent, slow))
+            await asyncio.sleep(0)
+            second = asyncio.create_task(self.store.execute_once("payments", intent, bank.charge, wait_s=wait_s))
+            await asyncio.sleep(0)
+            if wait_s > 1:
+                gate.set()
+                await asyncio.gather(first, return_exceptions=True)
+            [end] = await asyncio.gather(second, return_exceptions=True)
+            gate.set()
+            await asyncio.gather(first, return_exceptions=True)
+            return end, bank.calls
+
+        self.assertEqual(({"charged": 1000}, 1), asyncio.run(scene(5, None)))
+        end, calls = asyncio.run(scene(5, TimeoutError()))
+        self.assertEqual((OutcomeUnknown, 1), (type(end), calls))
+        self.assertEqual(({"charged": 1000}, 2), asyncio.run(scene(5, NotExecuted("connect_failed"))))
+        end, calls = asyncio.run(scene(1, None))
+        self.assertEqual((InProgressError, 1), (type(end), calls))
+
+    def test_waiting_ends_with_the_budget(self) -> None:
+        """A waiter whose time runs out is refused and runs nothing.
+
+        Claims: I4-102.
+        """
+        self.store.claim(make_intent("payments", ORDER), lease_s=1000)
+        end = self.clock() + 0.25
+        error = self.assert_code(
+            "budget_exhausted", lambda: self.once(Bank().charge, wait_s=50, remaining=lambda: end - self.clock())
+        )
+
+        self.assertIsNone(error.reason)
+        self.assertLess(self.clock() - end, 0.1)
+
+    def test_a_status_query_ends_a_doubt(self) -> None:
+        """Done is replayed, not done is run, failed is refused; a probe that knows nothing changes nothing (bug 13).
+
+        Claims: I4-050, T6-032.
+        """
+        expected = [
+            (Verdict("done", {"charged": 1000}), {"charged": 1000}, 1),
+            (Verdict("not_done"), {"charged": 1000}, 2),
+            (Verdict("failed", "declined"), "declined", 1),
+            (Verdict("unknown"), "outcome_unknown", 1),
+        ]
+        for n, (answer, value, calls) in enumerate(expected):
+            bank, asked = Bank(TimeoutError()), []
+
+            async def probe(answer: Verdict = answer, asked: list[int] = asked) -> Verdict:
+                asked.append(1)
+                return answer
+
+            intent = {**ORDER, "n": n}
+            with self.assertRaises(TimeoutError):
+                self.once(bank.charge, intent, probe=probe)
+            self.assertEqual([], asked)
+            try:
+                end = self.once(bank.charge, intent, probe=probe)
+            except (IdempotencyError, FailedFinal) as error:
+                end = error.code
+            self.assertEqual((value, calls, [1]), (end, bank.calls, asked))
+
+    def test_a_person_settles_only_what_was_looked_at(self) -> None:
+        """The fence of the look has to be the record's; a settled record is not settled again.
+
+        Claims: I4-050.
+        """
+        what = make_intent("payments", ORDER)
+        claim = self.store.claim(what, lease_s=5)
+        assert isinstance(claim, Claim)
+        self.assert_code("not_unknown", lambda: self.store.settle(what, Verdict("not_done"), fence=claim.fence))
+        self.clock.advance(5)
+        [open_case] = self.store.unsettled()
+        self.assertEqual(("unknown", claim.fence), (open_case["state"], open_case["fence"]))
+        self.assert_code("not_unknown", lambda: self.store.settle(what, Verdict("not_done"), fence=claim.fence + 1))
+        self.store.settle(what, Verdict("done", 7), fence=claim.fence)
+        self.assert_code("not_unknown", lambda: self.store.settle(what, Verdict("not_done"), fence=claim.fence))
+
+        self.assertEqual((7, []), (self.store.look(what).value, self.store.unsettled()))
+        with self.assertRaises(LeaseLost):
+            self.store.complete(claim, 8)
+
+    def test_a_stale_probe_does_not_free_a_newer_claim(self) -> None:
+        """Two callers ask at once; the slower answer finds another fence and decides nothing.
+
+        Claims: I4-043.
+        """
+        bank = Bank(TimeoutError())
+        with self.assertRaises(TimeoutError):
+            self.once(bank.charge)
+
+        async def slow_probe() -> Verdict:
+            await self.store.execute_once("payments", ORDER, bank.charge, probe=quick_probe)
+            return Verdict("not_done")
+
+        async def quick_probe() -> Verdict:
+            return Verdict("not_done")
+
+        self.assertEqual({"charged": 1000}, self.once(bank.charge, probe=slow_probe))
+        self.assertEqual(2, bank.calls)
+
+    def test_an_irreversible_call_is_not_taken_over_when_its_lease_ends(self) -> None:
+        """A takeover needs both callers to call it repeatable (I6).
+
+        Claims: I4-048, I4-050.
+        """
+        for first, second in itertools.product((True, False), repeat=2):
+            expected = Claim if first and second else Record
+            what = make_intent("payments", ORDER, key=f"{first}-{second}")
+            self.store.claim(what, lease_s=1, repeatable=first)
+            self.clock.advance(1)
+
+            self.assertEqual(expected, type(self.store.claim(what, repeatable=second)))
+
+    def test_the_same_key_goes_downstream_on_every_attempt(self) -> None:
+        """The other side sees one key on first send, repeat and compensation lookup.
+
+        Claims: I4-095.
+        """
+        seen: list[str] = []
+        key = intent_key("payments", ORDER)
+
+        async def call() -> Any:
+            seen.append(key)
+            if len(seen) == 1:
+                raise TimeoutError
+            return {"refund_of": key}
+
+        with self.assertRaises(TimeoutError):
+            self.once(call, key=key, repeatable=True)
+        answer = self.once(call, key=key, repeatable=True)
+
+        self.assertEqual(([key, key], key), (seen, answer["refund_of"]))
+
+
+class LeaseTest(StoreTestCase):
+    """Fences and renewals."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.what = make_intent("payments", ORDER)
+
+    def taken_over(self) -> tuple[Claim, Claim]:
+        first = self.store.claim(self.what, lease_s=1, repeatable=True)
+        self.clock.advance(1)
+        second = self.store.claim(self.what, repeatable=True)
+        assert isinstance(first, Claim) and isinstance(second, Claim)
+        return first, second
+
+    def test_a_late_holder_changes_nothing_of_its_successor(self) -> None:
+        """Complete, fail, release, doubt and renew all ask for the fence (I4, I5, bug 10).
+
+        Claims: I4-043.
+        """
+        first, second = self.taken_over()
+        before = self.store.look(self.what)
+        for late in (
+            lambda: self.store.complete(first, "late"),
+            lambda: self.store.fail(first, "late"),
+            lambda: self.store.release(first),
+            lambda: self.store.doubt(first),
+            lambda: self.store.renew(first),
+        ):
+            with self.assertRaises(LeaseLost):
+                late()
+        self.assertEqual(before, self.store.look(self.what))
+        self.store.complete(second, "second")
+
+        self.assertGreater(second.fence, first.fence)
+        self.assertEqual("second", self.store.look(self.what).value)
+
+    def test_each_fence_guard_is_needed(self) -> None:
+        """Without it in one statement, that statement lets the late holder through."""
+        for name, act in (
+            ("_END", lambda claim: self.store.complete(claim, "late")),
+            ("_RELEASE", lambda claim: self.store.release(claim)),
+            ("_DOUBT", lambda claim: self.store.doubt(claim)),
+            ("_RENEW", lambda claim: self.store.renew(claim)),
+        ):
+            self.store.db.execute("DELETE FROM idempotency")
+            first, _ = self.taken_over()
+            with taken_out(IDEMPOTENCY, name, "fence = ?", "? IS NOT NULL"):
+                act(first)
+
+    def test_a_fence_does_not_come_back_after_a_release(self) -> None:
+        """The holder from before a release is not mistaken for the one after it.
+
+        Claims: I4-043.
+        """
+        first = self.store.claim(self.what)
+        assert isinstance(first, Claim)
+        self.store.release(first)
+        second = self.store.claim(self.what)
+        assert isinstance(second, Claim)
+
+        self.assertGreater(second.fence, first.fence)
+        with self.assertRaises(LeaseLost):
+            self.store.complete(first, "late")
+
+    def test_a_holder_that_renews_is_not_replaced(self) -> None:
+        """A tool of 10 s with a lease of 3 s runs once while its timer renews (bug 10).
+
+        Claims: I4-043, I4-044.
+        """
+        seen, value = self.long_run(silenced=False)
+
+        self.assertEqual((["in_progress"] * 10, "done"), (seen, value))
+
+    def test_a_silenced_holder_is_replaced_and_cannot_commit(self) -> None:
+        """Without its timer the lease ends at 3 s, another caller takes over, and the late result is refused.
+
+        Claims: I4-043.
+        """
+        seen, value = self.long_run(silenced=True)
+
+        self.assertEqual(["in_progress"] * 2 + ["taken"], seen[:3])
+        self.assertEqual(("LeaseLost", "in_progress"), (value, self.store.look(self.what).state))
+
+    def long_run(self, *, silenced: bool) -> tuple[list[str], str]:
+        """Run a tool of 10 s while a second caller asks each second; return what that one saw, and the end."""
+        beats: list[tuple[float, Callable[[], None]]] = []
+        seen: list[str] = []
+
+        def later(seconds: float, call: Callable[[], None]) -> NoTimer:
+            beats.append((self.clock() + seconds, call))
+            return NoTimer()
+
+        async def long_tool() -> str:
+            for _ in range(10):
+                self.clock.advance(1)
+                while beats and not silenced and beats[0][0] <= self.clock():
+                    beats.pop(0)[1]()
+                found = self.store.claim(self.what, repeatable=True)
+                seen.append("taken" if isinstance(found, Claim) else found.state)
+            return "done"
+
+        try:
+            value = self.once(long_tool, store=self.open(call_later=later), lease_s=3, repeatable=True)
+        except LeaseLost as error:
+            self.assertEqual("done", error.value)
+            value = "LeaseLost"
+        return seen, value
+
+    def test_a_lease_that_is_over_is_not_renewed(self) -> None:
+        """At its end exactly one side wins, and that is the next caller."""
+        claim = self.store.claim(self.what, lease_s=2)
+        assert isinstance(claim, Claim)
+        self.clock.advance(1.5)
+        claim = self.store.renew(claim, lease_s=2)
+        self.assertEqual(1003.5, claim.lease_until)
+        self.clock.advance(2)
+
+        with self.assertRaises(LeaseLost):
+            self.store.renew(claim)
+
+    def test_a_holder_may_complete_late_when_nobody_came_in_between(self) -> None:
+        """What it knows is better than the doubt that the end of its lease made."""
+        claim = self.store.claim(self.what, lease_s=2)
+        assert isinstance(claim, Claim)
+        self.clock.advance(10)
+        self.assertEqual("unknown", self.store.claim(self.what).state)  # type: ignore[union-attr]
+        self.store.complete(claim, "late but true")
+
+        self.assertEqual("late but true", self.store.look(self.what).value)
+
+    def test_a_renewal_ends_with_the_longest_run(self) -> None:
+        """The number of renewals is bounded, so that a stuck call does not hold its key for ever."""
+        beats: list[Callable[[], None]] = []
+
+        def later(seconds: float, call: Callable[[], None]) -> NoTimer:
+            beats.append(call)
+            return NoTimer()
+
+        async def stuck() -> int:
+            count = 0
+            while beats:
+                self.clock.advance(400)
+                beats.pop()()
+                count += 1
+            return count
+
+        self.assertEqual(9, self.once(stuck, store=self.open(call_later=later), lease_s=1200))
+
+
+class TransactionTest(StoreTestCase):
+    """The record and the business write together."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.database = Database(
+            self.folder / "business.db", application_id=77, migrations=(BUSINESS, TABLES), busy_seconds=1
+        )
+        self.addCleanup(self.database.close)
+        self.both = IdempotencyStore(self.database, clock=self.clock)
+        self.what = make_intent("payments", ORDER)
+
+    def write(self, db: sqlite3.Connection) -> str:
+        db.execute("INSERT INTO ledger VALUES ('order-7', -1000)")
+        return "written"
+
+    def entries(self) -> int:
+        return int(self.database.row("SELECT count(*) FROM ledger")[0])
+
+    def test_an_effect_in_this_database_is_made_once(self) -> None:
+        """Run the whole chain twice: one order row, one answer, where a bare insert would fail on its key.
+
+        Claims: I4-004, T6-029, T6-034.
+        """
+        answers = []
+        for _ in range(2):
+            with self.database.write() as db:
+                answers.append(self.both.run_in(db, self.what, self.write))
+
+        self.assertEqual((["written"] * 2, 1), (answers, self.entries()))
+
+    def test_effect_and_record_are_both_there_or_neither_is(self) -> None:
+        """An error after the effect, and one after the record, leave nothing; then the call runs.
+
+        Claims: I4-004, T6-034.
+        """
+        for late in (False, True):
+            with self.assertRaises(ZeroDivisionError), self.database.write() as db:
+                self.both.run_in(db, self.what, self.write if late else lambda db: self.write(db) and 1 // 0)
+                raise ZeroDivisionError
+            self.assertEqual((0, "absent"), (self.entries(), self.both.look(self.what).state))
+        with self.database.write() as db:
+            self.both.run_in(db, self.what, self.write)
+
+        self.assertEqual((1, "completed"), (self.entries(), self.both.look(self.what).state))
+
+    def test_every_step_inside_a_transaction_asks_for_one(self) -> None:
+        """Outside a transaction sqlite3 would commit each statement by itself."""
+        claim = self.both.claim(self.what)
+        assert isinstance(claim, Claim)
+        db = self.database.connection
+        for call in (
+            lambda: self.both.claim_in(db, self.what),
+            lambda: self.both.complete_in(db, claim, 1),
+            lambda: self.both.fail_in(db, claim, "no"),
+            lambda: self.both.release_in(db, claim),
+            lambda: self.both.doubt_in(db, claim),
+            lambda: self.both.run_in(db, self.what, self.write),
+        ):
+            self.assert_code("no_transaction", call)
+
+    def test_an_operation_that_wants_to_be_awaited_is_refused(self) -> None:
+        """Nothing is awaited while the write lock is held, and the refusal rolls back.
+
+        Claims: I4-101.
+        """
+
+        async def elsewhere(db: sqlite3.Connection) -> None:
+            """Never started."""
+
+        def call() -> None:
+            with self.database.write() as db:
+                self.both.run_in(db, self.what, elsewhere)
+
+        self.assert_code("bad_input", call)
+        self.assertEqual("absent", self.both.look(self.what).state)
+
+    def test_an_idempotent_call_costs_two_durable_commits_and_a_replay_none(self) -> None:
+        """Counted on the connection: transactions that changed something."""
+        for call, expected in ((lambda: self.once(Bank().charge), 2), (lambda: self.once(Bank().charge), 0)):
+            self.assertEqual(expected, self.commits(self.store, call))
+        self.assertEqual(2, self.commits(self.store, lambda: self.store.run_once("k", lambda: {"ok": True})))
+        self.assertEqual(2, self.store.db.execute("PRAGMA synchronous").fetchone()[0])  # FULL
+
+    def commits(self, store: IdempotencyStore, call: Callable[[], object]) -> int:
+        seen: list[int] = []
+
+        def note(sql: str) -> None:
+            if sql in ("BEGIN IMMEDIATE", "COMMIT"):
+                seen.append(store.db.total_changes)
+
+        store.db.set_trace_callback(note)
+        call()
+        store.db.set_trace_callback(None)
+        return sum(begin != end for begin, end in zip(seen[::2], seen[1::2], strict=True))
+
+
+class RunOnceTest(StoreTestCase):
+    """The synchronous form with `ok`."""
+
+    def run_twice(self, *answers: Any, **more: Any) -> list[Any]:
+        left = list(answers)
+
+        def operation() -> Any:
+            answer = left.pop(0)
+            if isinstance(answer, BaseException):
+                raise answer
+            return answer
+
+        ends: list[Any] = []
+        for _ in range(len(answers) + 1):
+            try:
+                ends.append(self.store.run_once("briefing", operation, **more))
+            except (IndexError, OutcomeUnknown, TimeoutError, IdempotencyError) as error:
+                ends.append(type(error).__name__)
+        return [*ends, len(answers) - len(left)]
+
+    def test_a_true_ok_is_stored(self) -> None:
+        """The second call gives the first answer and runs nothing; a store in memory needs no argument.
+
+        Claims: T6-030, T6-029.
+        """
+        self.assertEqual([{"ok": True, "id": 1}] * 2 + [1], self.run_twice({"ok": True, "id": 1}))
+        with IdempotencyStore() as store:
+            self.assertEqual({"ok": True}, store.run_once("k", lambda: {"ok": True}))
+        parameters = inspect.signature(IdempotencyStore.run_once).parameters
+        self.assertEqual(["self", "key", "operation"], list(parameters)[:3])
+
+    def test_a_false_ok_is_not_stored(self) -> None:
+        """First False, then True: two runs, and the third call replays.
+
+        Claims: T6-030, T6-031.
+        """
+        ends = self.run_twice({"ok": False}, {"ok": True})
+
+        self.assertEqual([{"ok": False}, {"ok": True}, {"ok": True}, 2], ends)
+
+    def test_an_unknown_outcome_blocks_the_key(self) -> None:
+        """An answer that says so, an exception of a write and an answer that is none are not run again (X-09).
+
+        Claims: T6-031, T6-032.
+        """
+        unknown = {"ok": False, "error": "outcome_unknown"}
+        self.assertEqual([unknown, "OutcomeUnknown", 1], self.run_twice(unknown))
+        self.store.db.execute("DELETE FROM idempotency")
+        self.assertEqual(["TimeoutError", "OutcomeUnknown", 1], self.run_twice(TimeoutError()))
+        self.store.db.execute("DELETE FROM idempotency")
+        self.assertEqual(["IdempotencyError", "OutcomeUnknown", 1], self.run_twice(None))
+
+    def test_an_exception_of_a_read_is_run_again(self) -> None:
+        """Nothing is stored, and the next call runs.
+
+        Claims: T6-032.
+        """
+        ends = self.run_twice(TimeoutError(), {"ok": True}, repeatable=True)
+
+        self.assertEqual(["TimeoutError", {"ok": True}, {"ok": True}, 2], ends)
+
+    def test_another_operation_under_the_same_key_is_a_conflict(self) -> None:
+        """Where arguments are given they are compared (X-08).
+
+        Claims: T6-030.
+        """
+        self.store.run_once("k", lambda: {"ok": True}, arguments={"path": "a"})
+
+        self.assert_code("key_conflict", lambda: self.store.run_once("k", dict, arguments={"path": "b"}))
+
+
+class BadInputTest(StoreTestCase):
+    """The door."""
+
+    def test_bad_input_is_refused_and_changes_nothing(self) -> None:
+        """Wrong types, bool for int, NaN, NUL, lone surrogates and over-long texts."""
+        what = make_intent("payments", ORDER)
+        claim = self.store.claim(make_intent("payments", ORDER, key="held"))
+        before = list(self.store.db.iterdump())
+        texts = (None, 1, True, "", "x" * 201, "a\0b", "\ud800", b"x")
+        numbers = (None, True, "1", float("nan"), float("inf"), -1, 10**400)
+        calls: list[Callable[[], object]] = []
+        for bad in texts:
+            calls += [
+                lambda bad=bad: make_intent(bad, ORDER),
+                lambda bad=bad: make_intent("n", ORDER, owner=bad),
+                lambda bad=bad: self.store.fail(claim, bad),
+                lambda bad=bad: IdempotencyStore(holder=bad),
+            ]
+            if bad is not None:
+                calls.append(lambda bad=bad: make_intent("n", ORDER, key=bad))
+        for bad in numbers:
+            calls += [
+                lambda bad=bad: self.store.claim(what, ttl_s=bad),
+                lambda bad=bad: self.store.claim(what, lease_s=bad),
+                lambda bad=bad: self.store.renew(claim, bad),
+                lambda bad=bad: self.once(Bank().charge, wait_s=bad),
+                lambda bad=bad: ttl_for(bad),
+                lambda bad=bad: self.store.sweep(bad),
+                lambda bad=bad: self.store.unsettled(bad),
+                lambda bad=bad: self.store.settle(what, Verdict("not_done"), fence=bad),
+            ]
+        calls += [
+            lambda: make_intent("n", ORDER, fields=["absent"]),
+            lambda: make_intent("n", ORDER, fields=[]),
+            lambda: make_intent("n", ORDER, fields="cents"),
+            lambda: make_intent("n", ORDER, fields=["cents"], key="k"),
+            lambda: make_intent("n", {"text": "x" * 70_000}),
+            lambda: self.store.claim(what, repeatable=1),  # type: ignore[arg-type]
+            lambda: self.store.settle(what, "done", fence=1),  # type: ignore[arg-type]
+            lambda: IdempotencyStore(lifetimes={"n": 300}),  # type: ignore[dict-item]
+        ]
+        for call in calls:
+            self.assert_code("bad_input", call)
+
+        self.assertEqual(before, list(self.store.db.iterdump()))
+
+    def test_what_is_handed_out_is_a_copy(self) -> None:
+        """Changing a replayed value changes nothing in the store."""
+        self.store.run_once("k", lambda: {"ok": True, "list": [1]})
+        self.store.run_once("k", dict)["list"].append(2)
+
+        self.assertEqual({"ok": True, "list": [1]}, self.store.run_once("k", dict))
+
+    def test_the_module_claims_no_exactly_once(self) -> None:
+        """It says what holds inside one database and what does not outside.
+
+        Claims: I4-010, I4-052.
+        """
+        text = inspect.getdoc(idempotency) or ""
+
+        self.assertIn("It gives no exactly-once", text)
+        self.assertEqual(1, text.count("exactly-once"))
+
+    def test_a_tool_call_through_the_store_always_has_a_key(self) -> None:
+        """There is no way to run something here without an intent, and the guards are the defaults.
+
+        Claims: I4-097, I4-103.
+        """
+        parameters = inspect.signature(IdempotencyStore.execute_once).parameters
+
+        self.assertIs(inspect.Parameter.empty, parameters["namespace"].default)
+        self.assertIs(inspect.Parameter.empty, parameters["intent"].default)
+        self.assertIs(False, parameters["repeatable"].default)
+
+
+# Every order of two callers ------------------------------------------------------------------
+
+
+def interleavings(*counts: int) -> Iterator[tuple[int, ...]]:
+    """Yield every order in which actors 0, 1, … make their given numbers of steps."""
+    if not any(counts):
+        yield ()
+        return
+    for actor, left in enumerate(counts):
+        if left:
+            fewer = (*counts[:actor], left - 1, *counts[actor + 1 :])
+            for rest in interleavings(*fewer):
+                yield (actor, *rest)
+
+
+class TwoCallers:
+    """Two callers of one intent and a clock that lets one lease end, one step at a time."""
+
+    def __init__(self, repeatable: bool, ends: tuple[str, str]) -> None:
+        self.clock = ManualClock()
+        self.store = IdempotencyStore(clock=self.clock)
+        self.what = make_intent("payments", ORDER)
+        self.repeatable, self.ends = repeatable, ends
+        self.claims: list[Claim | None] = [None, None]
+        self.effects: list[int] = []
+        self.accepted: list[tuple[int, str]] = []
+        self.lease_ended = False
+        self.late: int | None = None
+        self.steps = [iter(self.caller(0)), iter(self.caller(1)), iter(self.time())]
+
+    def caller(self, me: int) -> Iterator[None]:
+        found = self.store.claim(self.what, lease_s=5, repeatable=self.repeatable)
+        self.claims[me] = claim = found if isinstance(found, Claim) else None
+        yield
+        if claim is not None and self.ends[me] != "release":
+            self.effects.append(me)
+        yield
+        if claim is not None:
+            try:
+                if self.ends[me] == "complete":
+                    self.store.complete(claim, me)
+                elif self.ends[me] == "release":
+                    self.store.release(claim)
+                else:
+                    self.store.doubt(claim)
+                self.accepted.append((me, self.ends[me]))
+                if claim.fence != max(other.fence for other in self.claims if other is not None):
+                    self.late = me
+            except LeaseLost:
+                pass
+        yield
+
+    def time(self) -> Iterator[None]:
+        self.clock.advance(5)
+        self.lease_ended = True
+        yield
+
+    def problem(self) -> str | None:
+        """Say what is wrong now, or None."""
+        completed = [me for me, end in self.accepted if end == "complete"]
+        record = self.store.look(self.what)
+        if self.late is not None:
+            return "the end of a holder that was replaced was accepted"
+        if len(completed) > 1:
+            return "two results were accepted"
+        if completed and (record.state, record.value) != ("completed", completed[0]):
+            return "an accepted result is not the record"
+        if len(self.effects) > 1 and not self.repeatable:
+            return "an irreversible effect was made twice"
+        if len(self.effects) > 1 and not self.lease_ended and "doubt" not in self.ends:
+            return "two effects although no lease ended"
+        if self.effects and record.state == "absent" and not self.repeatable:
+            return "an effect was made and the key is free"
+        return None
+
+
+def first_problem() -> str | None:
+    """Run every order of two callers and one end of a lease, in every combination of endings."""
+    for repeatable in (False, True):
+        for ends in itertools.product(("complete", "release", "doubt"), repeat=2):
+            for order in interleavings(3, 3, 1):
+                scene = TwoCallers(repeatable, (ends[0], ends[1]))
+                try:
+                    for actor in order:
+                        next(scene.steps[actor])
+                        problem = scene.problem()
+                        if problem is not None:
+                            return f"{problem}: repeatable={repeatable}, ends={ends}, order={order}"
+                finally:
+                    scene.store.close()
+    return None
+
+
+class EveryOrderTest(unittest.TestCase):
+    """Two owners of one lease."""
+
+    def test_no_order_of_two_callers_breaks_a_promise(self) -> None:
+        """All 140 orders of claim, effect and end of two callers and the end of a lease, for 18 pairs of endings.
+
+        Claims: I4-043, I4-047, I4-048, I4-050.
+        """
+        self.assertEqual(140, len(list(interleavings(3, 3, 1))))
+        self.assertIsNone(first_problem())
+
+    def test_without_a_guard_some_order_breaks_one(self) -> None:
+        """Taking out the fence, or the state, of one statement gives a counterexample."""
+        with taken_out(IDEMPOTENCY, "_END", "fence = ?", "? IS NOT NULL"):
+            self.assertIsNotNone(first_problem())
+        with taken_out(IDEMPOTENCY, "_RELEASE", "fence = ?", "? IS NOT NULL"):
+            self.assertIsNotNone(first_problem())
+
+
+# A model -------------------------------------------------------------------------------------
+
+
+class Model:
+    """What a record is, in a dict and a few questions; it shares no code with the store."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, dict[str, Any]] = {}
+        self.fence = 0
+
+    def state(self, key: str, now: float) -> tuple[str, Any]:
+        row = self.rows.get(key)
+        if row is None or (row["end"] is not None and now >= row["end"]):
+            return "absent", None
+        if row["state"] == "in_progress" and now >= row["lease"] and not row["repeatable"]:
+            return "unknown", None
+        return row["state"], row["value"]
+
+    def claim(self, key: str, args: int, now: float, repeatable: bool) -> object:
+        state, _ = self.state(key, now)
+        row = self.rows.get(key)
+        if state != "absent":
+            assert row is not None
+            if row["args"] != args:
+                return "key_conflict"
+            if not (row["state"] == "in_progress" and now >= row["lease"] and row["repeatable"] and repeatable):
+                if row["state"] == "in_progress" and now >= row["lease"]:
+                    row["state"] = "unknown"
+                return row["state"]
+        self.fence += 1
+        self.rows[key] = {
+            "state": "in_progress",
+            "args": args,
+            "fence": self.fence,
+            "lease": now + 10,
+            "repeatable": repeatable,
+            "end": None,
+            "value": None,
+        }
+        return self.fence
+
+    def end(self, key: str, fence: int, state: str, value: Any, now: float) -> bool:
+        row = self.rows.get(key)
+        if row is None or row["fence"] != fence or row["state"] not in ("in_progress", "unknown"):
+            return False
+        if state == "absent":
+            del self.rows[key]
+        else:
+            row.update(state=state, value=value, end=None if state == "unknown" else now + 300)
+        return True
+
+
+class ModelTest(unittest.TestCase):
+    """Random histories against the model."""
+
+    def test_random_histories_agree_with_the_model(self) -> None:
+        """Forty seeds, 120 steps each: every answer and every state is the model's.
+
+        Claims: I4-005, I4-043, I4-045, I4-047.
+        """
+        for seed in range(40):
+            with self.subTest(seed=seed):
+                self.play(random.Random(seed))
+
+    def play(self, chance: random.Random) -> None:
+        clock, model = ManualClock(), Model()
+        claims: list[tuple[str, Claim]] = []
+        with IdempotencyStore(clock=clock, lifetimes={"n": QUERY}) as store:
+            for _ in range(120):
+                key, args = chance.choice("abc"), chance.randrange(5) // 4
+                what = make_intent("n", {"args": args}, key=key)
+                act = chance.choice(("claim", "claim", "end", "end", "time", "settle", "sweep"))
+                if act == "claim":
+                    repeatable = chance.random() < 0.5
+                    expected = model.claim(key, args, clock(), repeatable)
+                    try:
+                        found = store.claim(what, lease_s=10, repeatable=repeatable)
+                    except IdempotencyError as error:
+                        self.assertEqual(expected, error.code)
+                        continue
+                    if isinstance(found, Claim):
+                        claims.append((key, found))
+                    self.assertEqual(expected, found.fence if isinstance(found, Claim) else found.state)
+                elif act == "end" and claims:
+                    self.finish(store, model, clock(), *chance.choice(claims), chance.randrange(4))
+                elif act == "settle":
+                    seen = store.look(what)
+                    if model.state(key, clock())[0] == "unknown":
+                        store.settle(what, Verdict("done", 5), fence=seen.fence)
+                        self.assertTrue(model.end(key, seen.fence, "completed", 5, clock()))
+                elif act == "sweep":
+                    store.sweep()
+                else:
+                    clock.advance(chance.choice((1, 5, 10, 100, 300)))
+                for name in "abc":
+                    shown = store.look(make_intent("n", {"args": 0}, key=name))
+                    self.assertEqual(model.state(name, clock()), (shown.state, shown.value))
+
+    def finish(self, store: IdempotencyStore, model: Model, now: float, key: str, claim: Claim, way: int) -> None:
+        state = ("completed", "failed_final", "absent", "unknown")[way]
+        value = claim.fence if way < 2 else None
+        expected = model.end(key, claim.fence, state, value, now)
+        try:
+            (
+                lambda: store.complete(claim, value),
+                lambda: store.fail(claim, "no", value),
+                lambda: store.release(claim),
+                lambda: store.doubt(claim),
+            )[way]()
+            self.assertTrue(expected)
+        except LeaseLost:
+            self.assertFalse(expected)
+
+
+if __name__ == "__main__":
+    unittest.main()
