@@ -538,7 +538,8 @@ def _parameters_text(parameters: Mapping[str, Any]) -> str:
     if type(parameters) is not dict:
         _refuse("invalid_tool", "parameters", "not a JSON object")
     try:
-        text = canonical(parameters)
+        # Two levels more than the schema itself: it stands in a definition, and that in a loaded list.
+        text = canonical([[parameters]])[2:-2]
     except CanonicalError as error:
         raise CatalogError("invalid_tool", field="parameters", reason=error.reason) from None
     if len(text.encode("utf-8")) > MAX_PARAMETERS_BYTES:

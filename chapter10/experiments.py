@@ -47,11 +47,12 @@ from chapter10.catalog import (
     search_entry,
 )
 from chapter10.command import command_line, refuse_what_does_not_combine
+from chapter10.companions.tool_list import DEFAULT_PERMISSION, ToolListError, read_tool_list, words_of
 from chapter10.concurrency import bounded_reads
 from chapter10.evidence import Scene, differences, page, replace_together
 from chapter10.jobs import JobError, JobStore
 from chapter10.lab.textio import EXIT_FINE, EXIT_WRONG, json_text, main_guard, print_json
-from chapter10.own_data import export_sales
+from chapter10.own_data import export_sales, remarks
 
 __all__ = [
     "CONTRACT",
@@ -484,6 +485,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         figures = _figures(options)
     except (CatalogError, JobError) as error:
         parser.error(f"{error.code}: {error.reason}")
+    except ToolListError as error:
+        sys.stderr.write(f"{options.tools}: {error.line}\n")
+        return EXIT_WRONG
     print_json(figures)
     fault = figures.get("fault")
     if fault is None:
@@ -496,6 +500,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _figures(options: argparse.Namespace) -> dict[str, Any]:
     if options.group is None:
         return run_all()
+    if options.tools is not None:
+        return _figures_of_tools(options)
     if options.group == "catalog":
         return catalog_experiment(
             QUERY if options.query is None else options.query,
@@ -507,6 +513,17 @@ def _figures(options: argparse.Namespace) -> dict[str, Any]:
     if options.month is not None:
         return lifecycle_experiment(month=options.month)
     return GROUPS[options.group]()
+
+
+def _figures_of_tools(options: argparse.Namespace) -> dict[str, Any]:
+    permission = options.permission or DEFAULT_PERMISSION
+    listed = read_tool_list(options.tools, permission=permission, repeated="first")
+    # Split as the keywords of the list were, so that a name or a Chinese phrase finds its tool.
+    query = " ".join(words_of(options.query))
+    grants = [permission] if options.grant is None else options.grant
+    limit = 2 if options.limit is None else options.limit
+    figures = catalog_experiment(query, limit, grants, tools=listed.tools)
+    return {"query": query, **figures, **remarks(listed, BUDGET_BYTES)}
 
 
 def _check() -> int:

@@ -13,12 +13,36 @@ from pathlib import Path
 from typing import Any, Final
 
 from chapter10.companions.sales import PROGRESS_STEPS, SalesError, summarize
+from chapter10.companions.tool_list import ToolList
 from chapter10.jobs import MAX_LIMIT, JobStore
 
-__all__ = ["export_sales"]
+__all__ = ["MAX_NAMED", "export_sales", "remarks"]
+
+MAX_NAMED: Final = 20
+"""The most tools that a remark names; the number beside them counts all."""
 
 _ENOUGH: Final = PROGRESS_STEPS + 10
 """Logical seconds of the lease and to the deadline: one for each report of progress, and some for the rest."""
+
+
+def remarks(listed: ToolList, budget_bytes: int) -> dict[str, Any]:
+    """Return what a reader should know of a tool list besides the figures.
+
+    `left_out`: tools whose name had come before in the list (the first one counts). `never_loadable`:
+    definitions that alone exceed the load budget, so that every load with one of them is refused.
+    Each is `{count, first}`, with at most `MAX_NAMED` in `first`.
+    """
+    too_large = listed.larger_than(budget_bytes)
+    return {
+        "left_out": {
+            "count": len(listed.left_out),
+            "first": [{"name": tool.name, "place": tool.place} for tool in listed.left_out[:MAX_NAMED]],
+        },
+        "never_loadable": {
+            "count": len(too_large),
+            "first": [{"name": name, "bytes": size} for name, size in too_large[:MAX_NAMED]],
+        },
+    }
 
 
 def export_sales(path: str | os.PathLike[str], month: str) -> dict[str, Any]:

@@ -29,6 +29,7 @@ from chapter10.experiments import (
     run_all,
 )
 from chapter10.jobs import JobError, JobStore, LostLease
+from chapter10.own_data import MAX_NAMED
 from chapter10.tests.published import PUBLISHED
 from chapter10.tests.support import FolderTestCase, ManualClock, run_python
 
@@ -660,6 +661,76 @@ class OwnData(FolderTestCase):
         self.assertEqual((code, printed["result"]["data"]["total_cents"]), (0, sum(range(10_000))))
         kinds = [event["kind"] for event in printed["events"]]
         self.assertEqual(kinds, ["queued", "running", *["progress"] * 100, "succeeded"])
+
+    def tools(self, *entries: dict[str, Any]) -> str:
+        path = self.folder / "tools.json"
+        path.write_text(json.dumps({"tools": entries}, ensure_ascii=False), encoding="utf-8")
+        return str(path)
+
+    def catalog(self, path: str, query: str, *more: str) -> dict[str, Any]:
+        code, out, err = run_main("--group", "catalog", "--tools", path, "--query", query, *more)
+        self.assertEqual((code, err), (0, ""))
+        printed: dict[str, Any] = json.loads(out)
+        return printed
+
+    def test_a_tool_list_is_weighed_like_the_chapters_catalog(self) -> None:
+        """Same keys, same arithmetic; the words of names, titles and descriptions find a tool.
+
+        Claims: C10-263.
+        """
+        path = self.tools(
+            {"name": "createIssue", "description": "Open a new issue."},
+            {"name": "list_issues", "title": "查询问题", "annotations": {"readOnlyHint": True}},
+            {"name": "silent"},
+        )
+        printed = self.catalog(path, "create_issue")
+        self.assertLessEqual(set(PUBLISHED["catalog"]), set(printed))
+        self.assertEqual((printed["registered"], printed["discoverable"], printed["loaded"]), (3, 3, 1))
+        self.assertEqual((printed["query"], printed["hits"]), ("create issue", [{"name": "createIssue", "score": 2}]))
+        parts = ("bootstrap_bytes", "hit_summaries_bytes", "loaded_definitions_bytes")
+        self.assertEqual(printed["deferred_visible_payload_bytes"], sum(printed[part] for part in parts))
+        self.assertEqual(self.catalog(path, "问题")["hits"], [{"name": "list_issues", "score": 1}])
+        self.assertEqual(self.catalog(path, "!?")["hits"], [])
+
+    def test_a_permission_is_granted_unless_the_grants_say_otherwise(self) -> None:
+        """The default finds everything, another grant nothing, the right one everything again."""
+        path = self.tools({"name": "a"}, {"name": "b"})
+        self.assertEqual(self.catalog(path, "a", "--permission", "p")["discoverable"], 2)
+        self.assertEqual(self.catalog(path, "a", "--permission", "p", "--grant", "q")["discoverable"], 0)
+        granted = self.catalog(path, "a", "--permission", "p", "--grant", "q", "--grant", "p", "--limit", "1")
+        self.assertEqual((granted["discoverable"], granted["loaded"]), (2, 1))
+        code, out, _ = run_main("--group", "catalog", "--tools", path, "--query", "a", "--permission", "p" * 300)
+        self.assertEqual((code, out), (2, ""))
+
+    def test_what_is_odd_in_a_list_is_said(self) -> None:
+        """A name that stands twice counts once, and a definition that never fits is named."""
+        path = self.tools(
+            {"name": "a"}, {"name": "a", "description": "other"}, {"name": "big", "description": "x" * 5000}
+        )
+        printed = self.catalog(path, "big")
+        self.assertEqual(printed["left_out"], {"count": 1, "first": [{"name": "a", "place": "tools[1]"}]})
+        self.assertEqual(
+            (printed["never_loadable"]["count"], printed["never_loadable"]["first"][0]["name"]), (1, "big")
+        )
+        self.assertEqual((printed["loaded"], printed["refused"]), (0, "definition_budget_exceeded"))
+        self.assertEqual(printed["needed_bytes"], printed["never_loadable"]["first"][0]["bytes"])
+
+    def test_what_is_named_has_a_bound(self) -> None:
+        """A thousand repeated names are counted, twenty are listed."""
+        printed = self.catalog(self.tools(*[{"name": "a"}] * 1001), "a")
+        self.assertEqual((printed["left_out"]["count"], len(printed["left_out"]["first"])), (1000, MAX_NAMED))
+
+    def test_a_bad_tool_list_is_one_line_with_place_and_reason(self) -> None:
+        """Exit code 1, nothing on standard output."""
+        deep: dict[str, Any] = {}
+        for _ in range(98):
+            deep = {"properties": deep}
+        path = self.tools({"name": "a", "inputSchema": deep})
+        self.assertIn("tools[0].inputSchema", run_main("--group", "catalog", "--tools", path, "--query", "a")[2])
+        path = self.tools({"name": "a"}, {"name": 3})
+        code, out, err = run_main("--group", "catalog", "--tools", path, "--query", "a")
+        self.assertEqual((code, out), (1, ""))
+        self.assertEqual(err, f"{path}: bad_tool_list: tools[1].name: not a text\n")
 
     def test_what_means_nothing_together_is_usage(self) -> None:
         """Exit code 2, one line that says why, and nothing has run."""
