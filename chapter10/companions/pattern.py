@@ -49,7 +49,7 @@ MAX_PATTERN_WORK: Final = 300_000
 _MAX_NESTING: Final = 50
 _MAX_REMEMBERED: Final = 2000
 
-Ranges = tuple[tuple[int, int], ...]
+_Ranges = tuple[tuple[int, int], ...]
 """Code points from the first to the second, both included; rising and apart."""
 
 _LAST: Final = 0x10FFFF
@@ -77,7 +77,7 @@ class PatternLimit(CodedError, RuntimeError):
         super().__init__("pattern_limit")
 
 
-def _union(*many: Ranges) -> Ranges:
+def _union(*many: _Ranges) -> _Ranges:
     joined: list[tuple[int, int]] = []
     for low, high in sorted(one for ranges in many for one in ranges):
         if joined and low <= joined[-1][1] + 1:
@@ -87,7 +87,7 @@ def _union(*many: Ranges) -> Ranges:
     return tuple(joined)
 
 
-def _complement(ranges: Ranges) -> Ranges:
+def _complement(ranges: _Ranges) -> _Ranges:
     gaps = []
     start = 0
     for low, high in ranges:
@@ -97,15 +97,15 @@ def _complement(ranges: Ranges) -> Ranges:
     return (*gaps, (start, _LAST)) if start <= _LAST else tuple(gaps)
 
 
-_DIGITS: Final[Ranges] = ((48, 57),)
-_WORDS: Final[Ranges] = ((48, 57), (65, 90), (95, 95), (97, 122))
-_LINE_ENDS: Final[Ranges] = ((10, 10), (13, 13), (0x2028, 0x2029))
+_DIGITS: Final[_Ranges] = ((48, 57),)
+_WORDS: Final[_Ranges] = ((48, 57), (65, 90), (95, 95), (97, 122))
+_LINE_ENDS: Final[_Ranges] = ((10, 10), (13, 13), (0x2028, 0x2029))
 _SPACES: Final = _union(
     _LINE_ENDS,
     ((9, 13), (32, 32), (0xA0, 0xA0), (0x1680, 0x1680), (0x2000, 0x200A)),
     ((0x202F, 0x202F), (0x205F, 0x205F), (0x3000, 0x3000), (0xFEFF, 0xFEFF)),
 )
-_CLASSES: Final[dict[str, Ranges]] = {
+_CLASSES: Final[dict[str, _Ranges]] = {
     "d": _DIGITS,
     "w": _WORDS,
     "s": _SPACES,
@@ -116,7 +116,7 @@ _CLASSES: Final[dict[str, Ranges]] = {
 
 
 class _Characters(NamedTuple):
-    ranges: Ranges
+    ranges: _Ranges
 
 
 class _Edge(NamedTuple):
@@ -219,9 +219,9 @@ class _Parser:
             self._refuse("braces that are no quantifier")
         return int(self._text[start : self._at])
 
-    def _class(self) -> Ranges:
+    def _class(self) -> _Ranges:
         negated = self._take("^")
-        found: list[Ranges] = []
+        found: list[_Ranges] = []
         while not self._take("]"):
             low = self._member()
             if self._text[self._at : self._at + 1] == "-" and self._text[self._at + 1 : self._at + 2] not in ("]", ""):
@@ -236,11 +236,11 @@ class _Parser:
         ranges = _union(*found)
         return _complement(ranges) if negated else ranges
 
-    def _member(self) -> Ranges:
+    def _member(self) -> _Ranges:
         sign = self._next()
         return self._escape() if sign == "\\" else _single(ord(sign))
 
-    def _escape(self) -> Ranges:
+    def _escape(self) -> _Ranges:
         sign = self._next()
         if sign in _CLASSES:
             return _CLASSES[sign]
@@ -293,11 +293,11 @@ class _Parser:
         raise PatternError(reason, self._at)
 
 
-def _single(point: int) -> Ranges:
+def _single(point: int) -> _Ranges:
     return ((point, point),)
 
 
-def _point(ranges: Ranges) -> int | None:
+def _point(ranges: _Ranges) -> int | None:
     """The one code point of a class with one, else None."""
     return ranges[0][0] if len(ranges) == 1 and ranges[0][0] == ranges[0][1] else None
 
@@ -305,7 +305,7 @@ def _point(ranges: Ranges) -> int | None:
 class _Step(NamedTuple):
     """A state: it reads one of `ranges` and goes on to `to[0]`, or reads nothing and goes on to all of `to`."""
 
-    ranges: Ranges | None
+    ranges: _Ranges | None
     to: list[int]
     edge: bool | None = None  # may be passed only at the start (False) or the end (True) of the text
 

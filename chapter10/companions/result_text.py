@@ -1,0 +1,137 @@
+"""What a handler returned becomes the text that a model reads: stable, without secrets, and cut where it is safe.
+
+R1  A string stays as it is; any other JSON value is its canonical JSON, not Python's `str` of it.
+R2  A value without content (None, "", white space, [], text blocks that are all empty) is the empty text, so
+    that whoever looks for empty results still sees one (X-14). 0 and false are not empty.
+R3  What is no JSON (NaN, an object, bytes) is refused and never half written.
+R4  Secrets go before the cut, since a cut secret is still most of a secret.
+R5  A cut falls between characters (Python code points) and never inside an escape of JSON.
+
+Half a character in a text, which UTF-8 cannot carry, becomes U+FFFD. `redact_secrets` knows common forms of
+keys, passwords and tokens; it is the last line, and no reason for a handler to return what nobody should read.
+
+Source: the document on the tool registry, its path of a result (claims T6-005, T6-006, T6-019, T6-041; X-13, X-14).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from chapter10.canonical import CanonicalError, canonical
+
+__all__ = ["REDACTED", "cut_text", "is_empty", "redact_secrets", "result_text"]
+
+REDACTED: Final = "[redacted]"
+
+
+def is_empty(value: object) -> bool:
+    """Say whether a result has no content that a model could read. Source: claims C8-071, C8-072."""
+    if value is None:
+        return True
+    if type(value) is str:
+        return not value or value.isspace()
+    return type(value) is list and all(_is_empty_block(item) for item in value)
+
+
+def _is_empty_block(item: Any) -> bool:
+    if type(item) is not dict or item.get("type") != "text":
+        return False
+    text = item.get("text", "")
+    return type(text) is str and not text.strip()
+
+
+def result_text(value: object) -> str:
+    """Return the text of a result (R1, R2). Raises `CanonicalError` (`not_json`) for what is no JSON value."""
+    if is_empty(value):
+        return ""
+    if type(value) is str:
+        return _whole_characters(value)
+    try:
+        return canonical(value)
+    except CanonicalError as error:
+        if "surrogate" not in error.reason:
+            raise
+    return canonical(_with_whole_characters(value))
+
+
+def _whole_characters(text: str) -> str:
+    """Join halves of characters that belong together, and replace the ones that do not by U+FFFD."""
+    if text.isascii():
+        return text
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
+
+
+def _with_whole_characters(value: Any) -> Any:
+    if type(value) is str:
+        return _whole_characters(value)
+    if type(value) is list:
+        return [_with_whole_characters(item) for item in value]
+    if type(value) is dict:
+        return {_with_whole_characters(key): _with_whole_characters(item) for key, item in value.items()}
+    return value
+
+
+def cut_text(text: str, most: int, *, is_json: bool = False) -> str:
+    """Return the first `most` characters of `text`; of JSON up to five fewer, where an escape would be open."""
+    head = text[:most]
+    found = _LAST_ESCAPE.search(head, max(0, most - 5)) if is_json and len(text) > most else None
+    if found is None:
+        return head
+    end = found.start() + 1
+    backslashes = end - len(head[:end].rstrip("\\"))
+    return head[: end - 1] if backslashes % 2 else head
+
+
+_LAST_ESCAPE: Final = re.compile(r"\\(?:u[0-9a-f]{0,3})?\Z")
+
+_NAMES: Final = (
+    r"(?:passw(?:or)?d|passphrase|secret(?:[_-]?(?:access[_-]?)?key)?|api[_-]?key|private[_-]?key|credentials?"
+    r"|authorization|(?<![\w-])(?:(?:access|refresh|auth|id|session|api|bearer)[_-]?)?token)"
+)
+_SECRET: Final = re.compile(
+    r"(?P<key>-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----)(?:.*?(?=-----END )|.*)"
+    rf"|(?P<name>{_NAMES}(?:\\*[\"'])?\s{{0,9}}[:=]\s{{0,9}})"
+    r"(?:(?P<open>\\+\")(?:.*?(?=\\+\")|.*)"
+    r"|(?P<quote>\")(?:[^\"\\]|\\.)*"
+    r"|(?P<single>')[^']*"
+    r"|(?:(?:bearer|basic|token)\s{1,9})?[^\s,;&}\]\"']+)"
+    r"|(?P<scheme>\b(?:bearer|basic)\s{1,9})[A-Za-z0-9._~+/=-]{8,}"
+    r"|(?P<address>://[^/\s:@]{0,200}:)[^/\s@]{1,200}(?=@)"
+    r"|\b(?:sk-|sk_live_|sk_test_|rk_live_|gh[oprsu]_|github_pat_|glpat-|xox[abeprs]-|npm_|akia|asia|aiza)"
+    r"[A-Za-z0-9_-]{10,}"
+    r"|\beyj[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*",
+    re.IGNORECASE | re.DOTALL | re.ASCII,
+)
+"""Each branch begins with letters of its own and runs forward only, so that a long text is read once."""
+
+
+_HINTS: Final = (
+    *("passw", "passphrase", "secret", "key", "credential", "authorization", "token", "bearer", "basic", "://"),
+    *("sk-", "sk_live_", "sk_test_", "rk_live_", "ghp_", "gho_", "ghr_", "ghs_", "ghu_", "github_pat_", "glpat-"),
+    *("xox", "npm_", "akia", "asia", "aiza", "eyj"),
+)
+"""Without one of these there is no secret of a known form, and finding that out is ten times faster."""
+_SHORTEST: Final = len("token=x")
+
+
+def redact_secrets(text: str) -> str:
+    """Return `text` with common forms of secrets replaced by `[redacted]`; the name of a secret stays."""
+    if len(text) < _SHORTEST:
+        return text
+    lowered = text.lower()
+    for hint in _HINTS:
+        if hint in lowered:
+            break
+    else:
+        return text
+    return _SECRET.sub(_without_secret, text)
+
+
+def _without_secret(found: re.Match[str]) -> str:
+    kept = ("key", "name", "open", "quote", "single", "scheme", "address")
+    return "".join(found[part] or "" for part in kept) + REDACTED

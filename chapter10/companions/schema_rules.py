@@ -1,0 +1,383 @@
+"""What each keyword of JSON Schema says of a value: one small class a keyword, put together by `schema`.
+
+A rule answers twice. `accepts` only decides, which is all that a valid value needs and all that `anyOf` and
+`not` ask; `explain` is called after a refusal and reports where and why. Values are plain JSON (`copy_json` has
+been over them), so that `type(value)` is enough to know their type: a `bool` is no `int` here.
+
+A rule that goes on into a value or a subschema uses up steps and depth of its `Run`, so every check ends.
+
+Source: JSON Schema 2020-12, its keywords for validation, for the subset that `schema` names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+__all__ = [
+    "LIMITS",
+    "MAX_NESTED",
+    "MAX_STEPS",
+    "MAX_VIOLATIONS",
+    "TYPES",
+    "Additional",
+    "Combined",
+    "Items",
+    "LimitReached",
+    "Limits",
+    "Matches",
+    "Never",
+    "Node",
+    "OneOfValues",
+    "Properties",
+    "Reference",
+    "Required",
+    "Rule",
+    "Run",
+    "Type",
+]
+
+MAX_STEPS: Final = 100_000
+"""Subschemas applied in one validation."""
+MAX_NESTED: Final = 150
+"""Subschemas applied inside one another."""
+MAX_VIOLATIONS: Final = 20
+"""Violations that one validation reports."""
+
+_Path = tuple[str | int, ...]
+
+
+class LimitReached(Exception):
+    """Ends one validation whose steps or depth are used up."""
+
+
+class Run:
+    """What one validation has used up and found so far."""
+
+    __slots__ = ("depth", "found", "pattern_work", "steps")
+
+    def __init__(self, pattern_work: int = 0) -> None:
+        self.steps = MAX_STEPS
+        self.depth = MAX_NESTED
+        self.pattern_work = [pattern_work]  # shared by all texts of the value
+        self.found: list[tuple[_Path, str, str]] = []
+
+    def report(self, path: _Path, keyword: str, reason: str) -> None:
+        if len(self.found) < MAX_VIOLATIONS:
+            self.found.append((path, keyword, reason))
+
+
+class Rule:
+    """One keyword of one schema. `accepts` decides; `explain` reports, when it did not accept."""
+
+    __slots__ = ()
+    keyword = ""
+
+    def accepts(self, value: Any, run: Run) -> bool:
+        raise NotImplementedError
+
+    def reason(self) -> str:
+        raise NotImplementedError
+
+    def explain(self, value: Any, path: _Path, run: Run) -> None:
+        run.report(path, self.keyword, self.reason())
+
+    def in_place(self) -> Iterator[Node]:
+        """The subschemas that see the same value again; a circle of them would never end."""
+        return iter(())
+
+
+class Node:
+    """A subschema: its rules, and the place where it stands."""
+
+    __slots__ = ("path", "rules")
+
+    def __init__(self, path: _Path) -> None:
+        self.path = path
+        self.rules: tuple[Rule, ...] = ()
+
+    def accepts(self, value: Any, run: Run) -> bool:
+        run.steps -= 1
+        run.depth -= 1
+        if run.steps < 0 or run.depth < 0:
+            raise LimitReached
+        for rule in self.rules:
+            if not rule.accepts(value, run):
+                run.depth += 1
+                return False
+        run.depth += 1
+        return True
+
+    def explain(self, value: Any, path: _Path, run: Run) -> None:
+        for rule in self.rules:
+            if len(run.found) >= MAX_VIOLATIONS:
+                return
+            if not rule.accepts(value, run):
+                rule.explain(value, path, run)
+
+
+class Never(Rule):
+    __slots__ = ()
+    keyword = "false"
+
+    def accepts(self, value: Any, run: Run) -> bool:
+        return False
+
+    def reason(self) -> str:
+        return "is not allowed here"
+
+
+TYPES: Final[dict[str, frozenset[type]]] = {
+    "null": frozenset({type(None)}),
+    "boolean": frozenset({bool}),
+    "integer": frozenset({int}),
+    "number": frozenset({int, float}),
+    "string": frozenset({str}),
+    "array": frozenset({list}),
+    "object": frozenset({dict}),
+}
+
+
+class Type(Rule):
+    __slots__ = ("_names", "_types", "_whole_floats")
+    keyword = "type"
+
+    def __init__(self, names: list[str]) -> None:
+        self._names = names
+        self._types = frozenset().union(*(TYPES[name] for name in names))
+        self._whole_floats = "integer" in names
+
+    def accepts(self, value: Any, run: Run) -> bool:
+        kind = type(value)
+        return kind in self._types or (self._whole_floats and kind is float and value.is_integer())
+
+    def reason(self) -> str:
+        return "is not of type " + " or ".join(self._names)
+
+
+class Required(Rule):
+    __slots__ = ("_names",)
+    keyword = "required"
+
+    def __init__(self, names: list[str]) -> None:
+        self._names = names
+
+    def accepts(self, value: Any, run: Run) -> bool:
+        if type(value) is dict:
+            for name in self._names:
+                if name not in value:
+                    return False
+        return True
+
+    def explain(self, value: Any, path: _Path, run: Run) -> None:
+        for name in self._names:
+            if name not in value:
+                run.report((*path, name), self.keyword, "is missing")
+
+
+class Properties(Rule):
+    __slots__ = ("_nodes",)
+    keyword = "properties"
+
+    def __init__(self, nodes: dict[str, Node]) -> None:
+        self._nodes = nodes
+
+    def accepts(self, value: Any, run: Run) -> bool:
+        if type(value) is dict:
+            nodes = self._nodes
+            for key, item in value.items():
+                node = nodes.get(key)
+                if node is not None and not node.accepts(item, run):
+                    return False
+        return True
+
+    def explain(self, value: Any, path: _Path, run: Run) -> None:
+        for key, node in self._nodes.items():
+            if key in value:
+                node.explain(value[key], (*path, key), run)
+
+
+class Additional(Rule):
+    __slots__ = ("_known", "_node")
+    keyword = "additionalProperties"
+
+    def __init__(self, known: frozenset[str], node: Node) -> None:
+        self._known = known
+        self._node = node
+
+    def accepts(self, value: Any, run: Run) -> bool:
+        if type(value) is dict and not value.keys() <= self._known:
+            for key, item in value.items():
+                if key not in self._known and not self._node.accepts(item, run):
+                    return False
+        return True
+
+    def explain(self, value: Any, path: _Path, run: Run) -> None:
+        for key in value:
+            if key in self._known:
+                continue
+            if any(isinstance(rule, Never) for rule in self._node.rules):
+                run.report((*path, key), self.keyword, "is not a property of this tool or object")
+            else:
+                self._node.explain(value[key], (*path, key), run)
+
+
+class Items(Rule):
+    __slots__ = ("_node",)
+    keyword = "items"
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    def accepts(self, value: Any, run: Run) -> bool:
+        return type(value) is not list or all(self._node.accepts(item, run) for item in value)
+
+    def explain(self, value: Any, path: _Path, run: Run) -> None:
+        for place, item in enumerate(value):
+            if len(run.found) >= MAX_VIOLATIONS:
+                return
+            self._node.explain(item, (*path, place), run)
+
+
+class OneOfValues(Rule):
+    """`enum`, and `const` as an `enum` of one: equal as JSON values, not as Python values."""
+
+    __slots__ = ("_containers", "_values", "keyword")
+
+    def __init__(self, keyword: str, values: list[Any]) -> None:
+        self.keyword = keyword
+        self._values = frozenset(_comparable(value, Run()) for value in values)
+        self._containers = any(type(value) in (list, dict) for value in values)
+
+    def accepts(self, value: Any, run: Run) -> bool:
+        if type(value) in (list, dict) and not self._containers:
+            return False
+        return _comparable(value, run) in self._values
+
+    def reason(self) -> str:
+        return "is not one of the listed values" if self.keyword == "enum" else "is not the one allowed value"
+
+
+class Limits(Rule):
+    """One bound on a number, or on the length of a text or an array."""
+
+    __slots__ = ("_bound", "_fits", "_types", "_words", "keyword")
+
+    def __init__(self, keyword: str, bound: int | float) -> None:
+        self.keyword = keyword
+        self._bound = bound
+        self._types, self._fits, self._words = LIMITS[keyword]
+
+    def accepts(self, value: Any, run: Run) -> bool:
+        return type(value) not in self._types or self._fits(value, self._bound)
+
+    def reason(self) -> str:
+        return f"{self._words} {self._bound}"
+
+
+_NUMBERS: Final = TYPES["number"]
+_STRINGS: Final = TYPES["string"]
+_ARRAYS: Final = TYPES["array"]
+LIMITS: Final[dict[str, tuple[frozenset[type], Callable[[Any, Any], bool], str]]] = {
+    "minimum": (_NUMBERS, lambda value, bound: value >= bound, "is less than"),
+    "maximum": (_NUMBERS, lambda value, bound: value <= bound, "is more than"),
+    "exclusiveMinimum": (_NUMBERS, lambda value, bound: value > bound, "is not more than"),
+    "exclusiveMaximum": (_NUMBERS, lambda value, bound: value < bound, "is not less than"),
+    "minLength": (_STRINGS, lambda value, bound: len(value) >= bound, "has fewer characters than"),
+    "maxLength": (_STRINGS, lambda value, bound: len(value) <= bound, "has more characters than"),
+    "minItems": (_ARRAYS, lambda value, bound: len(value) >= bound, "has fewer items than"),
+    "maxItems": (_ARRAYS, lambda value, bound: len(value) <= bound, "has more items than"),
+}
+
+
+class Matches(Rule):
+    __slots__ = ("_found_in",)
+    keyword = "pattern"
+
+    def __init__(self, found_in: Callable[[str, list[int]], bool]) -> None:
+        self._found_in = found_in
+
+    def accepts(self, value: Any, run: Run) -> bool:
+        return type(value) is not str or self._found_in(value, run.pattern_work)
+
+    def reason(self) -> str:
+        return "does not match the pattern"
+
+
+class Combined(Rule):
+    """`allOf`, `anyOf`, `oneOf`, `not`: how many of the subschemas must accept the same value."""
+
+    __slots__ = ("_least", "_most", "_nodes", "keyword")
+
+    def __init__(self, keyword: str, nodes: list[Node]) -> None:
+        self.keyword = keyword
+        self._nodes = nodes
+        self._least, self._most = {
+            "allOf": (len(nodes), len(nodes)),
+            "anyOf": (1, len(nodes)),
+            "oneOf": (1, 1),
+            "not": (0, 0),
+        }[keyword]
+
+    def accepts(self, value: Any, run: Run) -> bool:
+        accepted = 0
+        for tried, node in enumerate(self._nodes, 1):
+            if node.accepts(value, run):
+                accepted += 1
+            if accepted > self._most or accepted + len(self._nodes) - tried < self._least:
+                return False
+            if accepted >= self._least and self._most == len(self._nodes):
+                return True
+        return True
+
+    def reason(self) -> str:
+        return {
+            "anyOf": "fits none of the alternatives",
+            "oneOf": "fits none, or more than one, of the alternatives",
+            "not": "is what the schema excludes",
+        }[self.keyword]
+
+    def explain(self, value: Any, path: _Path, run: Run) -> None:
+        if self.keyword == "allOf":
+            for node in self._nodes:
+                node.explain(value, path, run)
+        else:
+            run.report(path, self.keyword, self.reason())
+
+    def in_place(self) -> Iterator[Node]:
+        return iter(self._nodes)
+
+
+class Reference(Rule):
+    __slots__ = ("holder", "node", "target")
+    keyword = "$ref"
+
+    def __init__(self, holder: _Path, target: _Path) -> None:
+        self.holder = holder
+        self.target = target
+        self.node = Node(target)  # replaced when all places are known
+
+    def accepts(self, value: Any, run: Run) -> bool:
+        return self.node.accepts(value, run)
+
+    def explain(self, value: Any, path: _Path, run: Run) -> None:
+        self.node.explain(value, path, run)
+
+    def in_place(self) -> Iterator[Node]:
+        yield self.node
+
+
+def _comparable(value: Any, run: Run) -> Any:
+    """A form of a JSON value that is equal and hashed as JSON sees it: true is not 1, but 1 is 1.0."""
+    kind = type(value)
+    if kind is bool:
+        return "bool", value
+    if kind is list or kind is dict:
+        run.steps -= len(value)
+        if run.steps < 0:
+            raise LimitReached
+    if kind is list:
+        return "list", tuple(_comparable(item, run) for item in value)
+    if kind is dict:
+        return "dict", frozenset((key, _comparable(item, run)) for key, item in value.items())
+    return value
