@@ -289,7 +289,7 @@ class Budget:
         put("_hard_us", hard_us)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # no slots: with them `Outcome[int](...)` fails before Python 3.13
 class Outcome(Generic[T]):
     """How one run of one tool ended; exactly one for each run."""
 

@@ -227,6 +227,16 @@ class CircuitBreaker:
         with self._lock:
             return self._wait(self._advance())
 
+    def check(self, after_s: float = 0.0) -> None:
+        """Raise `CircuitOpenError` if a call that comes `after_s` from now would be refused, as things stand.
+
+        Takes no permit, so that somebody may ask before a wait. Raises `BreakerError` for what is no such number.
+        """
+        if type(after_s) not in (int, float) or not 0 <= after_s <= 2**40:
+            raise BreakerError("after_s is not a number of seconds, 0 or more")
+        if (wait := self.retry_after) > after_s:
+            raise CircuitOpenError(wait)
+
     def acquire(self) -> Permit:
         """Return a permit for one call, or raise `CircuitOpenError`. Never waits.
 

@@ -34,7 +34,7 @@ _abandoned: Final[set[asyncio.Task[Any]]] = set()
 """Tasks that ignored their cancel, kept so that the garbage collector cannot take them. As many as still run."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # no slots: with them `Ending[int](...)` fails before Python 3.13
 class Ending(Generic[T]):
     """How an owned task ended, or that it has not."""
 

@@ -176,3 +176,58 @@ class CancelIsSuccess(CountingBreaker):
 
     def neutral(self) -> None:
         self.success()
+
+
+# Retry ---------------------------------------------------------------------------------------
+
+
+def jitter_after_the_cap(attempt: int, *, base_ms: float, max_ms: float, random: Callable[[], float]) -> int:
+    """R8, R9: caps first and spreads then, with a float that grows without bound."""
+    nominal = min(float(base_ms) * (2.0**attempt), max_ms)
+    return int(nominal * (0.5 + random()))
+
+
+async def retry_everything(
+    fn: Callable[[], Awaitable[Any]],
+    *,
+    max_retries: int = 3,
+    breaker: Any = None,
+    sleep: Callable[[float], Awaitable[Any]],
+    delay: float = 0.4,
+    **ignored: Any,
+) -> Any:
+    """R10, R11, R12, R13, R14: knows no effect, no budget, no bucket; a refusal replaces the real error."""
+    last: BaseException | None = None
+    for attempt in range(max_retries + 1):
+        if breaker is not None:
+            breaker.acquire()
+        try:
+            return await fn()
+        except Exception as error:
+            last = error
+            if attempt < max_retries:
+                await sleep(delay)
+    assert last is not None
+    raise last
+
+
+async def retry_all_but_value_errors(
+    fn: Callable[[], Awaitable[Any]], *, sleep: Callable[[float], Awaitable[Any]], **ignored: Any
+) -> Any:
+    """R4: "retry on everything except X" catches the cancel and the keyboard interrupt as well."""
+    for _ in range(3):
+        try:
+            return await fn()
+        except ValueError:
+            raise
+        except BaseException:
+            await sleep(0.4)
+
+
+async def one_time_out(connect: Callable[[], Awaitable[Any]], read: Callable[[Any], Awaitable[Any]]) -> Any:
+    """T14: one limit of five seconds for both, so nobody knows whether anything was sent."""
+
+    async def both() -> Any:
+        return await read(await connect())
+
+    return await asyncio.wait_for(both(), 5)

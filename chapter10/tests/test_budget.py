@@ -278,6 +278,13 @@ class TheRunner(unittest.TestCase):
         await pause(seconds)
         return "done"
 
+    def test_an_outcome_of_a_named_type_can_be_made(self) -> None:
+        """`Outcome[int](…)` is an ordinary call on every supported Python, and the record stays as it is."""
+        outcome = Outcome[int]("tool", "value", 7, returned=True)
+        self.assertEqual(outcome.value, 7)
+        with self.assertRaises(dataclasses.FrozenInstanceError):
+            outcome.kind = "late_value"  # type: ignore[misc]
+
     def test_falsy_values_are_values(self) -> None:
         """None, 0 and empty are what the tool returned."""
         falsy: list[object] = [None, 0, "", []]

@@ -1,0 +1,1112 @@
+"""What `companions.retry` promises, with waits that are written down instead of waited for."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import math
+import random
+import unittest
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+from chapter10.companions.budget import Budget, BudgetExhausted
+from chapter10.companions.circuit_breaker import CircuitBreaker, CircuitOpenError
+from chapter10.companions.retry import (
+    CONNECT_RANGE_MS,
+    EFFECTS,
+    JITTER,
+    READ_RANGE_MS,
+    AdaptiveCaller,
+    AdaptivePolicy,
+    Attempt,
+    ConnectFailed,
+    ConnectTimedOut,
+    Effect,
+    Fault,
+    ReadTimedOut,
+    RetryError,
+    RetryPolicy,
+    Status,
+    Stop,
+    TokenBucket,
+    backoff_ms,
+    classify,
+    connect_then_read,
+    may_retry,
+    retry,
+)
+from chapter10.tests import faulty_resilience as faulty
+from chapter10.tests.support import ManualClock
+from chapter10.tests.virtual_time import VirtualLoop, pause, run_virtual
+
+THREE = RetryPolicy(max_attempts=3)
+
+
+class Script:
+    """A tool that plays a list: an exception is raised, anything else returned; the last line repeats."""
+
+    def __init__(self, *lines: object, clock: ManualClock | None = None, takes: float = 0.0) -> None:
+        self.lines = lines
+        self.attempts: list[Attempt] = []
+        self.clock = clock
+        self.takes = takes
+
+    @property
+    def calls(self) -> int:
+        return len(self.attempts)
+
+    async def __call__(self, attempt: Attempt) -> Any:
+        line = self.lines[min(self.calls, len(self.lines) - 1)]
+        self.attempts.append(attempt)
+        if self.clock is not None:
+            self.clock.advance(self.takes)
+        if isinstance(line, BaseException):
+            raise line
+        return line
+
+
+class RetryTestCase(unittest.TestCase):
+    def setUp(self) -> None:
+        self.clock = ManualClock(500.0)
+
+    async def sleep(self, seconds: float) -> None:
+        self.clock.sleep(seconds)
+
+    def retry(self, fn: Callable[[Attempt], Awaitable[Any]], **options: Any) -> Any:
+        """Run `retry` in a loop of its own, with waits on the hand-moved clock and the middle of the jitter."""
+        settings: dict[str, Any] = {
+            "effect": "read",
+            "policy": THREE,
+            "sleep": self.sleep,
+            "random": lambda: 0.5,
+            **options,
+        }
+        return run_virtual(lambda loop: retry(fn, **settings))
+
+    def assert_stops(self, kind: type[BaseException], fn: Any, reason: str, attempts: int, **options: Any) -> Any:
+        """The last error is of this kind, and says why there was no further attempt."""
+        with self.assertRaises(kind) as caught:
+            self.retry(fn, **options)
+        self.assertEqual(getattr(caught.exception, "retry_stop", None), Stop(reason, attempts))  # type: ignore[arg-type]
+        self.assertIn(f"retry stopped: {reason} after {attempts} of ", caught.exception.__notes__[-1])
+        return caught.exception
+
+
+class Waits(unittest.TestCase):
+    """The pure arithmetic of the wait."""
+
+    def test_the_first_waits_are_those_of_the_document(self) -> None:
+        """Attempt 0 waits 100 to 299 ms, attempt 1 200 to 599, in whole milliseconds.
+
+        Claims: I4-072, I4-073.
+        """
+        low, high = (lambda: 0.0), (lambda: math.nextafter(1.0, 0.0))
+        self.assertEqual((backoff_ms(0, random=low), backoff_ms(0, random=high)), (100, 299))
+        self.assertEqual((backoff_ms(1, random=low), backoff_ms(1, random=high)), (200, 599))
+        self.assertEqual([backoff_ms(n, random=lambda: 0.5) for n in range(5)], [200, 400, 800, 1600, 3200])
+
+    def test_no_wait_exceeds_the_cap_and_the_spread_is_whole_at_it(self) -> None:
+        """At the cap the waits are 10 to 30 s: fifty to a hundred and fifty per cent of two thirds of it.
+
+        Claims: I4-072, I4-073, I4-100.
+        """
+        dice = random.Random(7)
+        waits = [backoff_ms(30, random=dice.random) for _ in range(5000)]
+        self.assertGreaterEqual(min(waits), 10_000)
+        self.assertLessEqual(max(waits), 30_000)
+        self.assertGreater(max(waits) / min(waits), 2.9)
+        self.assertEqual(JITTER, (0.5, 1.5))
+
+    def test_seeded_waits_repeat(self) -> None:
+        """The same seed gives the same waits; two clients do not wake together.
+
+        Claims: I4-073.
+        """
+
+        def waits(seed: int) -> list[int]:
+            dice = random.Random(seed)
+            return [backoff_ms(n, random=dice.random) for n in range(10)]
+
+        self.assertEqual(waits(1), waits(1))
+        self.assertNotEqual(waits(1), waits(2))
+
+    def test_bad_input_is_refused_by_name(self) -> None:
+        """Wrong types, negatives and a random source out of its range are `bad_input`."""
+        wrong: list[Callable[[], object]] = [
+            lambda: backoff_ms(-1),
+            lambda: backoff_ms(True),
+            lambda: backoff_ms(1.5),  # type: ignore[arg-type]
+            lambda: backoff_ms(0, base_ms=0),
+            lambda: backoff_ms(0, max_ms=0),
+            lambda: backoff_ms(0, random=lambda: 1.0),
+            lambda: backoff_ms(0, random=lambda: -0.1),
+            lambda: backoff_ms(0, random=lambda: math.nan),
+            lambda: RetryPolicy(max_attempts=0),
+            lambda: RetryPolicy(max_attempts=101),
+            lambda: RetryPolicy(max_attempts=True),
+            lambda: RetryPolicy(base_backoff_ms=0),
+            lambda: RetryPolicy(max_backoff_ms=1.5),  # type: ignore[arg-type]
+            lambda: RetryPolicy.from_max_retries(-1),
+            lambda: TokenBucket(-1),
+            lambda: TokenBucket(1, math.nan),
+            lambda: TokenBucket(1, True),
+        ]
+        for make in wrong:
+            with self.assertRaises(RetryError) as caught:
+                make()
+            self.assertEqual(str(caught.exception), "bad_input")
+
+
+class Policies(unittest.TestCase):
+    """The figures, and the names that stand for them."""
+
+    def test_the_policy_of_the_document_has_its_figures(self) -> None:
+        """Six names with six defaults, each of which can be set.
+
+        Claims: I4-069, I4-070.
+        """
+        self.assertEqual(
+            dataclasses.asdict(AdaptivePolicy()),
+            {
+                "base_timeout_ms": 5000,
+                "max_retries": 3,
+                "base_backoff_ms": 200,
+                "max_backoff_ms": 30_000,
+                "cb_failure_threshold": 10,
+                "cb_reset_timeout_s": 30,
+            },
+        )
+        self.assertEqual(AdaptivePolicy().retry_policy(), RetryPolicy())
+        self.assertEqual(AdaptivePolicy(max_retries=0, base_timeout_ms=9000).retry_policy().read_timeout_ms, 9000)
+
+    def test_attempts_include_the_first_and_retries_do_not(self) -> None:
+        """Three retries are four attempts, and the conversion has a name.
+
+        Claims: C10-202.
+        """
+        self.assertEqual(RetryPolicy.from_max_retries(3).max_attempts, 4)
+        self.assertEqual(RetryPolicy.from_max_retries(0).max_attempts, 1)
+
+    def test_connecting_and_reading_have_two_limits(self) -> None:
+        """1 to 2 s and 5 to 30 s; what is outside is refused.
+
+        Claims: I4-082, I4-098.
+        """
+        self.assertEqual((CONNECT_RANGE_MS, READ_RANGE_MS), ((1000, 2000), (5000, 30_000)))
+        policy = RetryPolicy()
+        self.assertEqual((policy.connect_timeout_ms, policy.read_timeout_ms), (1500, 5000))
+        for name, values in (("connect_timeout_ms", (999, 2001)), ("read_timeout_ms", (4999, 30_001))):
+            for value in values:
+                with self.subTest(name=name, value=value), self.assertRaises(RetryError):
+                    RetryPolicy(**{name: value})
+
+
+class Effects(RetryTestCase):
+    """The first question: may this action be repeated after this fault?"""
+
+    def test_the_table_of_effects(self) -> None:
+        """Effect, fault, key and status give the answers that the module shows.
+
+        Claims: C10-196, C10-197.
+        """
+        for effect in EFFECTS:
+            for key in (False, True):
+                for done in (False, True):
+                    self.assertTrue(may_retry(effect, "not_sent", has_key=key, not_done=done))
+                    self.assertFalse(may_retry(effect, "permanent", has_key=key, not_done=done))
+                    expected = effect == "read" or (effect == "reversible_write" and key and done)
+                    self.assertEqual(may_retry(effect, "unknown", has_key=key, not_done=done), expected)
+
+    def test_errors_say_what_they_say_by_their_type(self) -> None:
+        """A failed connect was not sent, a lost answer is unknown, all else is permanent.
+
+        Claims: C10-195.
+        """
+        table: list[tuple[Exception, Fault]] = [
+            (ConnectFailed(), "not_sent"),
+            (ConnectTimedOut(), "not_sent"),
+            (ConnectionRefusedError(), "not_sent"),
+            (ReadTimedOut(), "unknown"),
+            (TimeoutError(), "unknown"),
+            (ConnectionResetError(), "unknown"),
+            (ValueError(), "permanent"),
+            (PermissionError(), "permanent"),
+        ]
+        for error, fault in table:
+            with self.subTest(error=error):
+                self.assertEqual(classify(error), fault)
+
+    def test_a_read_is_repeated_after_a_lost_answer(self) -> None:
+        """Two failures and a value are three attempts with two waits.
+
+        Claims: C10-196.
+        """
+        script = Script(TimeoutError(), ConnectionResetError(), "rows")
+        self.assertEqual(self.retry(script), "rows")
+        self.assertEqual((script.calls, self.clock.slept), (3, [0.2, 0.4]))
+        self.assertEqual([attempt.number for attempt in script.attempts], [1, 2, 3])
+
+    def test_a_lost_answer_of_a_write_stops_at_once(self) -> None:
+        """The charge is made once: no second attempt, no wait, and the reason is on the error.
+
+        Claims: C10-196, I4-001.
+        """
+        for effect in ("reversible_write", "irreversible_write"):
+            script = Script(ReadTimedOut())
+            self.assert_stops(ReadTimedOut, script, "outcome_unknown", 1, effect=effect, key="order-7")
+            self.assertEqual((script.calls, self.clock.slept), (1, []))
+
+    def test_a_failed_connect_may_be_repeated_by_everybody(self) -> None:
+        """Nothing was sent, so even an irreversible write goes on.
+
+        Claims: I4-082.
+        """
+        for effect in EFFECTS:
+            script = Script(ConnectTimedOut(), ConnectFailed(), "done")
+            self.assertEqual(self.retry(script, effect=effect), "done")
+
+    def test_a_permanent_error_is_not_repeated(self) -> None:
+        """An illegal month and a missing permission come out at once.
+
+        Claims: C10-195.
+        """
+        for error in (ValueError("month"), PermissionError()):
+            script = Script(error)
+            self.assert_stops(type(error), script, "permanent", 1)
+            self.assertEqual(script.calls, 1)
+
+    def test_what_an_error_means_may_be_said_by_the_caller(self) -> None:
+        """A dependency's own "503" is made retryable by a function, never by its text alone."""
+
+        class Busy(Exception):
+            pass
+
+        script = Script(Busy(), "rows")
+        self.assertEqual(self.retry(script, classify=lambda error: "unknown"), "rows")
+        self.assert_stops(Busy, Script(Busy()), "permanent", 1)
+
+    def ask(self, *answers: object) -> tuple[Callable[[str], Awaitable[Status[Any]]], list[str]]:
+        """Return a status query that plays a list, and the keys that it was asked for."""
+        keys: list[str] = []
+
+        async def status(key: str) -> Status[Any]:
+            answer = answers[min(len(keys), len(answers) - 1)]
+            keys.append(key)
+            if isinstance(answer, Exception):
+                raise answer
+            return answer  # type: ignore[return-value]
+
+        return status, keys
+
+    def test_a_reversible_write_asks_before_it_repeats(self) -> None:
+        """Key and "not done" allow another attempt, with the same key for attempts and query.
+
+        Claims: C10-196, C10-197, I4-095.
+        """
+        status, keys = self.ask(Status("not_done"))
+        script = Script(ReadTimedOut(), "draft 1")
+        self.assertEqual(
+            self.retry(script, effect="reversible_write", key="draft:7", status=status),
+            "draft 1",
+        )
+        self.assertEqual((keys, [attempt.key for attempt in script.attempts]), (["draft:7"], ["draft:7"] * 2))
+
+    def test_a_status_of_done_gives_the_value_of_then(self) -> None:
+        """It was done: no second call, whatever the effect.
+
+        Claims: I4-095.
+        """
+        for effect in ("reversible_write", "irreversible_write"):
+            status, _ = self.ask(Status("done", {"charge": 1}))
+            script = Script(ReadTimedOut())
+            self.assertEqual(self.retry(script, effect=effect, key="k", status=status), {"charge": 1})
+            self.assertEqual((script.calls, self.clock.slept), (1, []))
+
+    def test_a_status_that_nobody_can_give_leaves_it_unknown(self) -> None:
+        """A query that fails, says unknown or answers nonsense allows nothing."""
+        for answer in (Status[Any]("unknown"), OSError(), "done", None):
+            status, _ = self.ask(answer)
+            script = Script(ReadTimedOut())
+            self.assert_stops(
+                ReadTimedOut, script, "outcome_unknown", 1, effect="reversible_write", key="k", status=status
+            )
+            self.assertEqual(script.calls, 1)
+
+    def test_an_irreversible_write_is_not_repeated_even_if_it_was_not_done(self) -> None:
+        """A machine does not send it again; the reason says so."""
+        status, _ = self.ask(Status("not_done"))
+        script = Script(ReadTimedOut())
+        self.assert_stops(
+            ReadTimedOut, script, "effect_forbids", 1, effect="irreversible_write", key="k", status=status
+        )
+
+    def test_an_order_that_is_charged_twice_is_charged_once(self) -> None:
+        """The answer is lost after the charge; the service knows the key, and the balance falls once.
+
+        Claims: I4-006, I4-095.
+        """
+        balance, known, seen = [1000], {}, []
+
+        async def charge(attempt: Attempt) -> str:
+            seen.append(attempt.key)
+            if attempt.key not in known:
+                known[attempt.key] = "charged"
+                balance[0] -= 300
+                raise ReadTimedOut
+            return known[attempt.key]
+
+        async def status(key: str) -> Status[str]:
+            seen.append(key)
+            return Status("not_done")  # a service that is late to know: the key still guards the second attempt
+
+        value = self.retry(charge, effect="reversible_write", key="order-7", status=status)
+        self.assertEqual((value, balance, seen), ("charged", [700], ["order-7"] * 3))
+
+    def test_a_late_answer_is_an_answer(self) -> None:
+        """What came within the grace after the read limit is known to be done, and is not asked for again."""
+        script = Script(ReadTimedOut(late_value=("charged",)))
+        self.assertEqual(self.retry(script, effect="irreversible_write"), "charged")
+        self.assertEqual(script.calls, 1)
+
+
+class Limits(RetryTestCase):
+    """Attempts, budget, bucket and breaker."""
+
+    def test_max_attempts_counts_the_first(self) -> None:
+        """Three attempts, two waits, the last error.
+
+        Claims: C10-202.
+        """
+        errors = [TimeoutError("1"), TimeoutError("2"), TimeoutError("3")]
+        error = self.assert_stops(TimeoutError, Script(*errors), "attempts_exhausted", 3)
+        self.assertIs(error, errors[2])
+        self.assertEqual(len(self.clock.slept), 2)
+
+    def test_no_wait_leads_into_certain_failure(self) -> None:
+        """300 ms left and a wait of 400: it stops at once with the real error.
+
+        Claims: I4-102.
+        """
+        budget = Budget(900, clock=self.clock)
+        script = Script(ConnectionResetError("503"), clock=self.clock, takes=0.2)
+        self.assert_stops(ConnectionResetError, script, "budget_exhausted", 2, budget=budget)
+        # 900 - 200 - 200 (wait) - 200 = 300 ms left, and the next wait would be 400 ms.
+        self.assertEqual((script.calls, self.clock.slept, budget.remaining), (2, [0.2], 300))
+
+    def test_the_wait_and_one_more_attempt_must_fit_and_equal_is_enough(self) -> None:
+        """A wait of 200 and a minimum of 300 need 500 ms: 500 are enough, 499 are not."""
+        for left, calls in ((500, 2), (499, 1)):
+            self.clock.now = 500.0
+            script = Script(TimeoutError())
+            with self.assertRaises(TimeoutError):
+                self.retry(
+                    script,
+                    policy=RetryPolicy(max_attempts=2),
+                    budget=Budget(left, clock=self.clock),
+                    minimum_ms=300,
+                )
+            self.assertEqual(script.calls, calls)
+
+    def test_the_budget_is_looked_at_again_after_the_wait(self) -> None:
+        """A wait that took longer than it was meant to leaves no time: the real error comes out, nothing is called."""
+
+        async def oversleep(seconds: float) -> None:
+            self.clock.advance(60)
+
+        script = Script(ConnectionResetError())
+        error = self.assert_stops(
+            ConnectionResetError,
+            script,
+            "budget_exhausted",
+            1,
+            budget=Budget(5000, clock=self.clock),
+            sleep=oversleep,
+        )
+        self.assertIsInstance(error.__context__, BudgetExhausted)
+        self.assertEqual(script.calls, 1)
+
+    def test_without_time_for_the_first_attempt_nothing_is_called(self) -> None:
+        """The budget's own error comes out, since there is no other.
+
+        Claims: I4-102.
+        """
+        script = Script("rows")
+        with self.assertRaises(BudgetExhausted):
+            self.retry(script, budget=Budget(199, clock=self.clock))
+        self.assertEqual(script.calls, 0)
+
+    def test_a_bucket_bounds_the_retries_of_all_callers(self) -> None:
+        """Ten callers with two retries each add no more than the five that are in stock."""
+        bucket = TokenBucket(5, 0.5)
+        script = Script(TimeoutError())
+        reasons = []
+        for _ in range(10):
+            with self.assertRaises(TimeoutError) as caught:
+                self.retry(script, bucket=bucket)
+            reasons.append(caught.exception.retry_stop.reason)  # type: ignore[attr-defined]
+        self.assertEqual((script.calls, bucket.tokens), (15, 0.0))
+        self.assertEqual(reasons[-1], "bucket_empty")
+
+    def test_successes_fill_the_bucket_again_up_to_its_size(self) -> None:
+        """A healthy dependency earns retries back, slowly."""
+        bucket = TokenBucket(2, 0.5)
+        self.assertEqual([bucket.take(), bucket.take(), bucket.take()], [True, True, False])
+        for expected in (0.5, 1.0, 1.5, 2.0, 2.0):
+            self.retry(Script("rows"), bucket=bucket)
+            self.assertEqual(bucket.tokens, expected)
+
+    def test_stacked_layers_make_the_attempts_of_one(self) -> None:
+        """Three layers of three tries make three calls, not twenty-seven.
+
+        Claims: C10-206.
+        """
+        script = Script(TimeoutError())
+
+        async def sdk(attempt: Attempt) -> Any:
+            return await retry(script, effect="read", policy=THREE, sleep=self.sleep, random=lambda: 0.5)
+
+        async def runtime(attempt: Attempt) -> Any:
+            return await retry(sdk, effect="read", policy=THREE, sleep=self.sleep, random=lambda: 0.5)
+
+        with self.assertRaises(TimeoutError):
+            self.retry(runtime)
+        self.assertEqual(script.calls, 3)
+
+    def test_a_layer_with_errors_of_its_own_counts_for_itself(self) -> None:
+        """`new_chain` starts a count of its own, and the product is then somebody's decision."""
+        script = Script(TimeoutError())
+
+        async def inner(attempt: Attempt) -> Any:
+            return await retry(
+                script, effect="read", policy=THREE, new_chain=True, sleep=self.sleep, random=lambda: 0.5
+            )
+
+        with self.assertRaises(TimeoutError):
+            self.retry(inner, policy=RetryPolicy(max_attempts=2))
+        self.assertEqual(script.calls, 6)
+
+    def test_one_chain_leaves_nothing_for_the_next(self) -> None:
+        """The count ends with the outermost call: a later call has all its attempts."""
+        for _ in range(2):
+            script = Script(TimeoutError())
+            with self.assertRaises(TimeoutError):
+                self.retry(script)
+            self.assertEqual(script.calls, 3)
+
+    def opened(self, failures: int = 10) -> CircuitBreaker:
+        breaker = CircuitBreaker(clock=self.clock)
+        for _ in range(failures):
+            breaker.acquire().failure()
+        return breaker
+
+    def test_an_open_circuit_refuses_the_first_attempt(self) -> None:
+        """The breaker's own error comes out, and nothing is called.
+
+        Claims: I4-078.
+        """
+        script = Script("rows")
+        with self.assertRaises(CircuitOpenError):
+            self.retry(script, breaker=self.opened())
+        self.assertEqual(script.calls, 0)
+
+    def test_a_circuit_that_opens_in_between_ends_the_loop_with_the_real_error(self) -> None:
+        """No further call and no wait; the real error, with the open circuit as its context.
+
+        Claims: I4-078.
+        """
+        breaker = self.opened(9)
+        bucket = TokenBucket(5)
+        script = Script(ConnectionResetError())
+        error = self.assert_stops(ConnectionResetError, script, "circuit_open", 1, breaker=breaker, bucket=bucket)
+        self.assertIsInstance(error.__context__, CircuitOpenError)
+        self.assertEqual((script.calls, self.clock.slept, bucket.tokens), (1, [], 5))
+
+    def test_a_circuit_that_others_open_during_the_wait_ends_the_loop(self) -> None:
+        """After the wait the permit is refused, and the real error comes out."""
+        breaker = CircuitBreaker(clock=self.clock)
+
+        async def meanwhile(seconds: float) -> None:
+            for _ in range(10):
+                with contextlib.suppress(CircuitOpenError):
+                    breaker.acquire().failure()
+
+        script = Script(ConnectionResetError())
+        error = self.assert_stops(ConnectionResetError, script, "circuit_open", 1, breaker=breaker, sleep=meanwhile)
+        self.assertIsInstance(error.__context__, CircuitOpenError)
+
+    def test_the_four_questions_are_asked_in_order_and_before_the_wait(self) -> None:
+        """Each refusal stops the questions behind it, and only four times yes lets it sleep."""
+        asked: list[str] = []
+
+        class Watched(TokenBucket):
+            def take(self) -> bool:
+                asked.append("bucket")
+                return super().take()
+
+        class WatchedBreaker(CircuitBreaker):
+            def check(self, after_s: float = 0.0) -> None:
+                asked.append("breaker")
+                super().check(after_s)
+
+        class WatchedBudget:
+            remaining_ms = 10_000
+
+            @property
+            def remaining(self) -> int:
+                asked.append("budget")
+                return self.remaining_ms
+
+            def check(self, name: str, minimum_ms: int = 0, *, min_reserve_ms: int = 200) -> int:
+                return self.remaining_ms
+
+        async def sleep(seconds: float) -> None:
+            asked.append("sleep")
+
+        def run(effect: Effect, left: int, stock: int, opened: bool) -> list[str]:
+            asked.clear()
+            budget = WatchedBudget()
+            budget.remaining_ms = left
+            breaker = WatchedBreaker(clock=self.clock, min_calls=1 if opened else 10)
+            with self.assertRaises(TimeoutError):
+                self.retry(
+                    Script(TimeoutError()),
+                    effect=effect,
+                    policy=RetryPolicy(max_attempts=2),
+                    budget=budget,
+                    bucket=Watched(stock),
+                    breaker=breaker,
+                    sleep=sleep,
+                )
+            return list(asked)
+
+        self.assertEqual(run("irreversible_write", 10_000, 5, False), [])
+        self.assertEqual(run("read", 300, 5, False), ["budget"])
+        self.assertEqual(run("read", 10_000, 0, False), ["budget", "bucket"])
+        self.assertEqual(run("read", 10_000, 5, True), ["budget", "bucket", "breaker"])
+        self.assertEqual(run("read", 10_000, 5, False), ["budget", "bucket", "breaker", "sleep"])
+
+    def test_every_attempt_gives_its_permit_a_verdict(self) -> None:
+        """Failures count, mistakes of the caller and small remainders do not, and a broken classifier leaks none."""
+        breaker = CircuitBreaker(clock=self.clock)
+        with self.assertRaises(TimeoutError):
+            self.retry(Script(TimeoutError()), breaker=breaker)
+        with self.assertRaises(ValueError):
+            self.retry(Script(ValueError()), breaker=breaker)
+        with self.assertRaises(ReadTimedOut):
+            self.retry(Script(ReadTimedOut(whole_limit=False)), breaker=breaker)
+
+        def broken(error: Exception) -> Fault:
+            raise ZeroDivisionError
+
+        with self.assertRaises(ZeroDivisionError):
+            self.retry(Script(TimeoutError()), breaker=breaker, classify=broken)
+        record = breaker.statistics()
+        self.assertEqual((record.failures, record.neutral, record.permitted), (3, 5, 8))
+
+    def test_the_same_error_object_gets_its_note_once(self) -> None:
+        """An error that is raised again and again does not grow."""
+        error = ValueError()
+        for _ in range(3):
+            self.assert_stops(ValueError, Script(error), "permanent", 1)
+        self.assertEqual(len(error.__notes__), 1)
+
+    def test_bad_input_is_refused_before_anything_is_called(self) -> None:
+        """An unknown effect, a foreign policy, an empty key and bad minima are `bad_input`."""
+        script = Script("rows")
+        for options in (
+            {"effect": "write"},
+            {"effect": None},
+            {"policy": AdaptivePolicy()},
+            {"key": ""},
+            {"key": 7},
+            {"minimum_ms": -1},
+            {"min_reserve_ms": True},
+        ):
+            with self.subTest(options=options), self.assertRaises(RetryError):
+                self.retry(script, **options)
+        self.assertEqual(script.calls, 0)
+
+
+class Stops(RetryTestCase):
+    """Cancel, keyboard interrupt and exit."""
+
+    def test_a_cancel_during_an_attempt_is_one_attempt(self) -> None:
+        """No wait, no second attempt, a neutral verdict, and the task ends as cancelled."""
+        breaker = CircuitBreaker(clock=self.clock)
+        calls: list[int] = []
+
+        async def hang(attempt: Attempt) -> None:
+            calls.append(1)
+            await pause(600)
+
+        async def main(loop: VirtualLoop) -> None:
+            task = loop.create_task(
+                retry(hang, effect="read", breaker=breaker, classify=lambda error: "unknown", sleep=self.sleep)
+            )
+            await pause(1)
+            task.cancel()
+            await asyncio.wait({task})
+            self.assertTrue(task.cancelled())
+
+        run_virtual(main)
+        self.assertEqual((calls, self.clock.slept, breaker.statistics().neutral), ([1], [], 1))
+
+    def test_a_cancel_during_the_wait_is_the_end(self) -> None:
+        """The wait ends at once and no attempt follows."""
+        script = Script(TimeoutError())
+
+        async def main(loop: VirtualLoop) -> None:
+            task = loop.create_task(retry(script, effect="read", sleep=pause, random=lambda: 0.5))
+            await pause(0.1)
+            task.cancel()
+            await asyncio.wait({task})
+            self.assertTrue(task.cancelled())
+
+        run_virtual(main)
+        self.assertEqual(script.calls, 1)
+
+    def test_a_cancel_during_the_status_query_is_the_end(self) -> None:
+        """The query is stopped, and the cancel goes on."""
+
+        async def status(key: str) -> Status[Any]:
+            await pause(600)
+            return Status("not_done")
+
+        async def main(loop: VirtualLoop) -> None:
+            task = loop.create_task(
+                retry(Script(ReadTimedOut()), effect="reversible_write", key="k", status=status, sleep=self.sleep)
+            )
+            await pause(1)
+            task.cancel()
+            await asyncio.wait({task})
+            self.assertTrue(task.cancelled())
+
+        run_virtual(main)
+
+    def test_a_status_query_has_the_read_limit(self) -> None:
+        """A query that hangs leaves the outcome unknown after five seconds."""
+
+        async def status(key: str) -> Status[Any]:
+            await pause(600)
+            return Status("not_done")
+
+        async def main(loop: VirtualLoop) -> None:
+            with self.assertRaises(ReadTimedOut) as caught:
+                await retry(Script(ReadTimedOut()), effect="reversible_write", key="k", status=status)
+            self.assertEqual(caught.exception.retry_stop.reason, "outcome_unknown")  # type: ignore[attr-defined]
+            self.assertEqual(loop.time(), 1005)
+
+        run_virtual(main)
+
+    def test_an_interrupt_and_an_exit_are_not_repeated(self) -> None:
+        """They come out at once, whatever the policy says is retryable."""
+        for stop in (KeyboardInterrupt(), SystemExit(3), GeneratorExit(), BaseExceptionGroup("x", [SystemExit()])):
+            script = Script(stop)
+
+            async def catch(script: Script = script) -> BaseException | None:
+                try:
+                    await retry(script, effect="read", classify=lambda error: "unknown", sleep=self.sleep)
+                except BaseException as error:
+                    return error
+                return None
+
+            self.assertIs(asyncio.run(catch()), stop)
+            self.assertEqual((script.calls, self.clock.slept), (1, []))
+
+
+class TwoLimits(unittest.TestCase):
+    """Connecting and reading."""
+
+    def attempt(self, budget: Budget | None = None) -> Attempt:
+        return Attempt(1, None, RetryPolicy(), budget)
+
+    def run_phases(
+        self, connect_s: float | Exception, read_s: float | Exception, left_ms: int | None = None
+    ) -> tuple[object, float, list[str]]:
+        """Return the value or error, the seconds it took and what happened to the connection."""
+        seen: list[str] = []
+
+        async def connect() -> str:
+            if isinstance(connect_s, Exception):
+                raise connect_s
+            await pause(connect_s)
+            return "connection"
+
+        async def read(connection: str) -> str:
+            seen.append(f"read from {connection}")
+            if isinstance(read_s, Exception):
+                raise read_s
+            await pause(read_s)
+            return "answer"
+
+        async def main(loop: VirtualLoop) -> tuple[object, float, list[str]]:
+            budget = None if left_ms is None else Budget(left_ms, clock=loop.time)
+            try:
+                value: object = await connect_then_read(self.attempt(budget), connect, read)
+            except Exception as error:
+                value = error
+            return value, round(loop.time() - 1000, 6), seen
+
+        return run_virtual(main)
+
+    def test_each_phase_has_its_own_limit(self) -> None:
+        """1.4 s and 4.9 s are fine; 1.6 s of connecting and 5.1 s of reading are two different errors.
+
+        Claims: I4-082, I4-098.
+        """
+        self.assertEqual(self.run_phases(1.4, 4.9), ("answer", 6.3, ["read from connection"]))
+        error, took, seen = self.run_phases(1.6, 1)
+        self.assertIsInstance(error, ConnectTimedOut)
+        self.assertEqual((str(error), took, seen), ("connect_timed_out", 1.5, []))
+        error, took, _ = self.run_phases(1, 5.1)
+        self.assertIsInstance(error, ReadTimedOut)
+        self.assertEqual((str(error), took), ("read_timed_out", 6.0))
+        self.assertTrue(getattr(error, "whole_limit", None))
+
+    def test_the_remainder_cuts_both_limits_and_is_named(self) -> None:
+        """With 800 ms left connecting gets 800; with 2 s left and 1 s used, reading gets one. Neither is whole."""
+        error, took, _ = self.run_phases(9, 9, left_ms=800)
+        self.assertIsInstance(error, ConnectTimedOut)
+        self.assertEqual((getattr(error, "whole_limit", None), took), (False, 0.8))
+        error, took, _ = self.run_phases(1, 9, left_ms=2000)
+        self.assertIsInstance(error, ReadTimedOut)
+        self.assertEqual((getattr(error, "whole_limit", None), took), (False, 2.0))
+        error, took, seen = self.run_phases(1, 9, left_ms=0)
+        self.assertIsInstance(error, ConnectTimedOut)
+        self.assertEqual((took, seen), (0, []))
+
+    def test_a_refused_connection_was_not_sent(self) -> None:
+        """Every operating-system error of connecting is `connect_failed`, with its cause; other errors stay."""
+        for cause in (ConnectionRefusedError(), OSError("no route"), TimeoutError()):
+            error, _, seen = self.run_phases(cause, 1)
+            assert isinstance(error, ConnectFailed)
+            self.assertEqual((str(error), error.__cause__, seen), ("connect_failed", cause, []))
+        wrong = ValueError("bad address")
+        self.assertIs(self.run_phases(wrong, 1)[0], wrong)
+
+    def test_an_error_of_reading_stays_what_it_is(self) -> None:
+        """A reset after sending is unknown, a time-out inside is the tool's own."""
+        for cause in (ConnectionResetError(), TimeoutError(), KeyError()):
+            self.assertIs(self.run_phases(0, cause)[0], cause)
+
+    def test_a_connection_that_comes_too_late_is_discarded(self) -> None:
+        """A connect that ignores its cancel and succeeds does not leak its connection."""
+        discarded: list[str] = []
+
+        async def stubborn() -> str:
+            with contextlib.suppress(asyncio.CancelledError):
+                await pause(9)
+            return "late connection"
+
+        async def read(connection: str) -> None: ...
+
+        async def main(loop: VirtualLoop) -> None:
+            with self.assertRaises(ConnectTimedOut):
+                await connect_then_read(self.attempt(), stubborn, read, discard=discarded.append)
+
+        run_virtual(main)
+        self.assertEqual(discarded, ["late connection"])
+
+    def test_a_cancel_of_the_caller_stops_both_phases(self) -> None:
+        """No task is left behind, in whichever phase the cancel comes.
+
+        Claims: I4-098.
+        """
+        for moment in (0.5, 2.0):
+
+            async def main(loop: VirtualLoop, moment: float = moment) -> None:
+                task = loop.create_task(
+                    connect_then_read(self.attempt(), lambda: pause(1), lambda connection: pause(4))
+                )
+                await pause(moment)
+                task.cancel()
+                await asyncio.wait({task})
+                self.assertTrue(task.cancelled())
+                self.assertEqual(asyncio.all_tasks(), {asyncio.current_task()})
+
+            run_virtual(main)
+
+
+class TheAdaptiveCaller(unittest.TestCase):
+    """The document's caller under its own names."""
+
+    def caller(self, loop: VirtualLoop, effect: Effect = "read") -> AdaptiveCaller:
+        policy = AdaptivePolicy()
+        breaker = CircuitBreaker(
+            min_calls=policy.cb_failure_threshold, reset_s=policy.cb_reset_timeout_s, clock=loop.time
+        )
+        return AdaptiveCaller(policy, breaker, effect=effect, sleep=pause, random=lambda: 0.5)
+
+    def test_it_starts_closed(self) -> None:
+        """State `closed`, no failures.
+
+        Claims: I4-071.
+        """
+
+        async def main(loop: VirtualLoop) -> None:
+            caller = self.caller(loop)
+            self.assertEqual((caller.cb_state, caller.cb_failures), ("closed", 0))
+            self.assertEqual(caller.policy, AdaptivePolicy())
+
+        run_virtual(main)
+
+    def test_a_call_that_always_times_out_is_made_four_times(self) -> None:
+        """Four attempts of five seconds, three waits, and a TimeoutError.
+
+        Claims: I4-077.
+        """
+        calls: list[tuple[Any, ...]] = []
+
+        async def slow(*args: Any, **kwargs: Any) -> None:
+            calls.append((args, kwargs))
+            await pause(60)
+
+        async def main(loop: VirtualLoop) -> None:
+            caller = self.caller(loop)
+            with self.assertRaises(TimeoutError):
+                await caller.call(slow, "a", b=1)
+            self.assertEqual(calls, [(("a",), {"b": 1})] * 4)
+            self.assertAlmostEqual(loop.time() - 1000, 4 * 5 + 0.2 + 0.4 + 0.8)
+            self.assertEqual(caller.cb_failures, 4)
+
+        run_virtual(main)
+
+    def test_a_write_that_times_out_is_made_once(self) -> None:
+        """The same caller with another effect does not repeat (X-25)."""
+        calls: list[int] = []
+
+        async def slow() -> None:
+            calls.append(1)
+            await pause(60)
+
+        async def main(loop: VirtualLoop) -> None:
+            with self.assertRaises(TimeoutError):
+                await self.caller(loop, "irreversible_write").call(slow)
+
+        run_virtual(main)
+        self.assertEqual(calls, [1])
+
+    def test_the_circuit_opens_during_the_retries_and_heals(self) -> None:
+        """The tenth failure opens it and ends the loop; thirty seconds later one success closes it.
+
+        Claims: I4-078, I4-081.
+        """
+        calls: list[int] = []
+
+        async def fails() -> None:
+            calls.append(1)
+            raise ConnectionResetError
+
+        async def works() -> str:
+            return "rows"
+
+        async def main(loop: VirtualLoop) -> None:
+            caller = self.caller(loop)
+            for _ in range(3):
+                with self.assertRaises(ConnectionResetError):
+                    await caller.call(fails)
+            self.assertEqual((len(calls), caller.cb_state), (10, "open"))
+            with self.assertRaises(CircuitOpenError):
+                await caller.call(works)
+            await pause(30.5)
+            self.assertEqual(await caller.call(works), "rows")
+            self.assertEqual(caller.cb_state, "closed")
+
+        run_virtual(main)
+
+
+class KnownWrongTwins(RetryTestCase):
+    """Each fault of the document's sample is seen by a check that ours passes."""
+
+    def both(self, check: Callable[[Any], None], twin: Any) -> None:
+        """Run a check of `(fn, options) -> coroutine` against a twin and ours."""
+        with self.assertRaises(AssertionError, msg="the check does not see the fault"):
+            check(lambda fn, **options: twin(fn, sleep=self.sleep, **options))
+        self.clock.slept.clear()
+
+        def ours(fn: Callable[[], Awaitable[Any]], **options: Any) -> Coroutine[Any, Any, Any]:
+            options.setdefault("effect", "read")
+            return retry(lambda attempt: fn(), sleep=self.sleep, random=lambda: 0.5, **options)
+
+        check(ours)
+
+    def counted(self, error: BaseException) -> tuple[Callable[[], Awaitable[None]], list[int]]:
+        calls: list[int] = []
+
+        async def fn() -> None:
+            calls.append(1)
+            raise error
+
+        return fn, calls
+
+    def test_r8_no_wait_exceeds_its_cap(self) -> None:
+        """A cap of 30 s is a cap of 30 s.
+
+        Claims: I4-072.
+        """
+
+        def check(wait: Any) -> None:
+            longest = wait(20, base_ms=200, max_ms=30_000, random=lambda: math.nextafter(1.0, 0.0))
+            self.assertLessEqual(longest, 30_000)
+
+        with self.assertRaises(AssertionError):
+            check(faulty.jitter_after_the_cap)
+        check(backoff_ms)
+
+    def test_r9_many_attempts_do_not_overflow(self) -> None:
+        """The two-thousandth attempt waits like the twentieth."""
+
+        def check(wait: Any) -> None:
+            try:
+                longest = wait(2000, base_ms=200, max_ms=30_000, random=lambda: 0.5)
+            except OverflowError:
+                self.fail("the exponent has no bound")
+            self.assertLessEqual(longest, 30_000)
+
+        with self.assertRaises(AssertionError):
+            check(faulty.jitter_after_the_cap)
+        check(backoff_ms)
+
+    def test_r10_a_retry_knows_the_budget(self) -> None:
+        """With 500 ms left there is one wait and not three.
+
+        Claims: I4-102.
+        """
+
+        def check(run: Any) -> None:
+            fn, calls = self.counted(ConnectionResetError())
+            budget = Budget(500, clock=self.clock)
+            with self.assertRaises(ConnectionResetError):
+                run_virtual(lambda loop: run(fn, budget=budget))
+            self.assertEqual(len(calls), 2)
+
+        self.both(check, faulty.retry_everything)
+
+    def test_r11_retries_are_limited_in_total(self) -> None:
+        """Ten callers of a dead dependency add three calls and not thirty."""
+
+        def check(run: Any) -> None:
+            fn, calls = self.counted(ConnectionResetError())
+            bucket = TokenBucket(3)
+            for _ in range(10):
+                with self.assertRaises(ConnectionResetError):
+                    run_virtual(lambda loop: run(fn, bucket=bucket))
+            self.assertEqual(len(calls), 13)
+
+        self.both(check, faulty.retry_everything)
+
+    def test_r12_a_write_without_an_answer_is_not_repeated(self) -> None:
+        """One charge.
+
+        Claims: C10-196, I4-001.
+        """
+
+        def check(run: Any) -> None:
+            fn, calls = self.counted(TimeoutError())
+            with self.assertRaises(TimeoutError):
+                run_virtual(lambda loop: run(fn, effect="irreversible_write"))
+            self.assertEqual(len(calls), 1)
+
+        self.both(check, faulty.retry_everything)
+
+    def test_r13_the_real_error_comes_out(self) -> None:
+        """A circuit that opens in between does not replace it.
+
+        Claims: I4-078.
+        """
+
+        def check(run: Any) -> None:
+            breaker = CircuitBreaker(clock=self.clock, min_calls=1)
+            fn, _ = self.counted(ConnectionResetError())
+
+            async def booked() -> None:
+                try:
+                    await fn()
+                except ConnectionResetError:
+                    with contextlib.suppress(CircuitOpenError):
+                        breaker.acquire().failure()
+                    raise
+
+            async def main(loop: VirtualLoop) -> BaseException | None:
+                try:
+                    await run(booked, breaker=breaker)
+                except Exception as error:
+                    return error
+                return None
+
+            self.assertIsInstance(run_virtual(main), ConnectionResetError)
+
+        self.both(check, faulty.retry_everything)
+
+    def test_r14_three_attempts_are_three(self) -> None:
+        """One word, and it includes the first.
+
+        Claims: C10-202.
+        """
+
+        def check(run: Any) -> None:
+            fn, calls = self.counted(TimeoutError())
+            with self.assertRaises(TimeoutError):
+                run_virtual(lambda loop: run(fn, **attempts(run, 3)))
+            self.assertEqual(len(calls), 3)
+
+        def attempts(run: Any, number: int) -> dict[str, Any]:
+            return {"max_retries": number, "policy": RetryPolicy(max_attempts=number)} if run is twin else three
+
+        def twin(fn: Any, **options: Any) -> Any:
+            return faulty.retry_everything(fn, sleep=self.sleep, **options)
+
+        def ours(fn: Any, **options: Any) -> Any:
+            return retry(lambda attempt: fn(), effect="read", sleep=self.sleep, **options)
+
+        three = {"policy": RetryPolicy(max_attempts=3)}
+        with self.assertRaises(AssertionError):
+            check(twin)
+        check(ours)
+
+    def test_a_cancel_is_never_repeated(self) -> None:
+        """ "Everything but X" does not mean the cancel."""
+
+        def check(run: Any) -> None:
+            calls: list[int] = []
+
+            async def hang() -> None:
+                calls.append(1)
+                await pause(60)
+
+            async def main(loop: VirtualLoop) -> None:
+                task = loop.create_task(run(hang))
+                await pause(1)
+                task.cancel()
+                await asyncio.wait({task})
+                self.assertTrue(task.cancelled())
+                self.assertEqual(calls, [1])
+
+            run_virtual(main)
+
+        self.both(check, faulty.retry_all_but_value_errors)
+
+    def test_t14_a_slow_network_is_told_from_a_slow_answer(self) -> None:
+        """A connect that hangs is over after 1.5 s and is known not to have been sent.
+
+        Claims: I4-082.
+        """
+
+        def check(run: Any) -> None:
+            async def main(loop: VirtualLoop) -> None:
+                try:
+                    await run(lambda: pause(60), lambda connection: pause(1))
+                except TimeoutError as error:
+                    self.assertEqual((classify(error), loop.time()), ("not_sent", 1001.5))
+
+            run_virtual(main)
+
+        with self.assertRaises(AssertionError):
+            check(faulty.one_time_out)
+        check(lambda connect, read: connect_then_read(Attempt(1, None, RetryPolicy()), connect, read))
+
+
+if __name__ == "__main__":
+    unittest.main()
