@@ -39,6 +39,7 @@ COMMANDS: Final = (
         "experiments.py", "python -m chapter10.experiments --group lifecycle", "a report that outlives its request"
     ),
     Command("experiments.py", "python -m chapter10.experiments --group failures", "late, twice, cancelled, too slow"),
+    Command("lab/explore.py", "python -m chapter10.lab.explore", "every history of a small world, checked"),
     Command("experiments.py", "python -m chapter10.experiments --check", "is the committed evidence still true?"),
     Command("tests/support.py", "python -m unittest discover -s chapter10/tests -v", "the contract, as tests"),
 )

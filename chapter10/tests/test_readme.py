@@ -195,6 +195,13 @@ class TheMap(unittest.TestCase):
                 for target in tests:
                     self.assertTrue((TOP / target).is_file(), target)
 
+    def test_every_report_is_linked(self) -> None:
+        """Whatever is committed as evidence can be found from the first page."""
+        linked = {target for cells in map_rows(README) for target in LINK.findall(cells[-1])}
+        self.assertEqual(
+            linked, {f"reports/{path.name}" for path in (TOP / "reports").iterdir() if path.suffix != ".tmp"}
+        )
+
     def test_the_program_map_offers_only_what_is_there(self) -> None:
         """`python -m chapter10` lists the commands whose files exist, all of them documented."""
         self.assertEqual(available(PACKAGE), list(COMMANDS))
