@@ -138,6 +138,10 @@ class _Parameters:
             raise AttributeError("parameters")
         return cast("dict[str, Any]", json.loads(tool._parameters_text))
 
+    def __set__(self, tool: Tool, parameters: Mapping[str, Any] | None) -> None:
+        text = _RECORD_ID_TEXT if parameters is None else _parameters_text(parameters)
+        object.__setattr__(tool, "_parameters_text", text)
+
 
 class _Kept:
     """What a `Tool` keeps beside its fields. A cached one is unset until it is first asked for."""
@@ -192,7 +196,7 @@ class Tool(_Kept):
         put(self, "permission", permission)
         put(self, "effect", effect)
         put(self, "version", version)
-        put(self, "_parameters_text", _RECORD_ID_TEXT if parameters is None else _parameters_text(parameters))
+        put(self, "parameters", parameters)
         joined = "".join(keywords)  # most keywords are folded already, and then one tuple serves for both
         folded = joined.casefold() == joined
         put(self, "words", keywords if folded else tuple(map(str.casefold, keywords)))
