@@ -63,6 +63,7 @@ class Run:
         self.found: list[tuple[_Path, str, str]] = []
 
     def report(self, path: _Path, keyword: str, reason: str) -> None:
+        """Note a violation, if there is room for one more."""
         if len(self.found) < MAX_VIOLATIONS:
             self.found.append((path, keyword, reason))
 
@@ -74,12 +75,15 @@ class Rule:
     keyword = ""
 
     def accepts(self, value: Any, run: Run) -> bool:
+        """Say whether `value` keeps this rule. Raises `LimitReached`."""
         raise NotImplementedError
 
     def reason(self) -> str:
+        """Return the words of a violation, made of the schema alone."""
         raise NotImplementedError
 
     def explain(self, value: Any, path: _Path, run: Run) -> None:
+        """Report why `value`, which stands at `path`, does not keep this rule."""
         run.report(path, self.keyword, self.reason())
 
     def in_place(self) -> Iterator[Node]:
@@ -97,6 +101,7 @@ class Node:
         self.rules: tuple[Rule, ...] = ()
 
     def accepts(self, value: Any, run: Run) -> bool:
+        """Say whether `value` keeps all rules. Raises `LimitReached`."""
         run.steps -= 1
         run.depth -= 1
         if run.steps < 0 or run.depth < 0:
@@ -109,6 +114,7 @@ class Node:
         return True
 
     def explain(self, value: Any, path: _Path, run: Run) -> None:
+        """Report which rules `value`, which stands at `path`, does not keep."""
         for rule in self.rules:
             if len(run.found) >= MAX_VIOLATIONS:
                 return
@@ -117,6 +123,8 @@ class Node:
 
 
 class Never(Rule):
+    """The schema `false`: nothing is allowed here."""
+
     __slots__ = ()
     keyword = "false"
 
@@ -139,6 +147,8 @@ TYPES: Final[dict[str, frozenset[type]]] = {
 
 
 class Type(Rule):
+    """`type`: one name or several; a float without a fraction is an integer too."""
+
     __slots__ = ("_names", "_types", "_whole_floats")
     keyword = "type"
 
@@ -156,6 +166,8 @@ class Type(Rule):
 
 
 class Required(Rule):
+    """`required`: the names that an object must have."""
+
     __slots__ = ("_names",)
     keyword = "required"
 
@@ -176,6 +188,8 @@ class Required(Rule):
 
 
 class Properties(Rule):
+    """`properties`: a subschema for each name that an object may have."""
+
     __slots__ = ("_nodes",)
     keyword = "properties"
 
@@ -198,6 +212,8 @@ class Properties(Rule):
 
 
 class Additional(Rule):
+    """`additionalProperties`: the subschema of every name that `properties` beside it does not list."""
+
     __slots__ = ("_known", "_node")
     keyword = "additionalProperties"
 
@@ -223,6 +239,8 @@ class Additional(Rule):
 
 
 class Items(Rule):
+    """`items`: the subschema of every item of an array."""
+
     __slots__ = ("_node",)
     keyword = "items"
 
@@ -291,6 +309,8 @@ LIMITS: Final[dict[str, tuple[frozenset[type], Callable[[Any, Any], bool], str]]
 
 
 class Matches(Rule):
+    """`pattern`: a text in which the pattern is found."""
+
     __slots__ = ("_found_in",)
     keyword = "pattern"
 
@@ -349,6 +369,8 @@ class Combined(Rule):
 
 
 class Reference(Rule):
+    """`$ref`: the subschema at another place of the same schema."""
+
     __slots__ = ("holder", "node", "target")
     keyword = "$ref"
 

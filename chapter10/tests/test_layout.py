@@ -61,7 +61,6 @@ FLOORS: Final[dict[int, tuple[str, ...]]] = {
         "companions.retry",
         "companions.sales",
         "companions.schema",
-        "companions.status",
         "companions.tool_calls",
         "companions.tool_spec",
         "lab.textio",
@@ -88,6 +87,10 @@ MARKERS: Final = ("", "companions", "lab")
 
 REEXPORTS: Final[dict[str, frozenset[str]]] = {
     "catalog": frozenset({"byte_size"}),  # the chapter measures definitions with it, beside the catalog
+    # the document's registry is one page: spec, registry and call are imported from one place
+    "companions.registry": frozenset({"ApprovalRequest", "CallContext", "RegistryError", "Status", "ToolSpec"}),
+    # whoever checks arguments reads them first
+    "companions.schema": frozenset({"MAX_STEPS", "MAX_VIOLATIONS", "JsonError", "copy_json", "strict_json"}),
 }
 """Names that a module offers though another one owns them."""
 
