@@ -144,11 +144,14 @@ _BEGUN: Final = re.compile(r"[ \t\n\r]*(?:t|tr|tru|f|fa|fal|fals|n|nu|nul|-|\.|[
 """What may follow the last thing that was understood, if more text would have made it right."""
 
 
+_OPEN_ESCAPE: Final = re.compile(r"\\u[0-9A-Fa-f]{0,4}\Z")
+
+
 def _is_cut_off(text: str, error: json.JSONDecodeError) -> bool:
     if error.msg.startswith("Unterminated string"):
         return True
-    if error.msg.startswith("Invalid \\"):  # an escape; the position is at its backslash, or just behind it
-        return text[error.pos - 1 :].lstrip("\\")[:1] in ("", "u") and len(text) - error.pos < 6
+    if error.msg.startswith("Invalid \\"):  # an escape; the position is just behind its backslash
+        return _OPEN_ESCAPE.match(text, max(0, error.pos - 1)) is not None
     return _BEGUN.match(text, error.pos) is not None
 
 

@@ -1,0 +1,163 @@
+"""The patterns of JSON Schema: what is taken means what ECMA 262 says, what is not is refused, nothing is slow."""
+
+from __future__ import annotations
+
+import random
+import re
+import unittest
+
+from chapter10.companions.pattern import (
+    MAX_PATTERN,
+    MAX_PATTERN_STATES,
+    MAX_PATTERN_TEXT,
+    MAX_PATTERN_WORK,
+    Pattern,
+    PatternError,
+    PatternLimit,
+)
+
+
+class Matching(unittest.TestCase):
+    """What a pattern finds."""
+
+    def test_each_piece_of_the_language_finds_what_it_says(self) -> None:
+        """One accepted and one refused text for every construct of the table."""
+        table = [
+            ("", ("", "x"), ()),
+            ("a", ("a", "xay"), ("", "b")),
+            ("^a*$", ("", "aaa"), ("ab", "b")),
+            ("^a+$", ("a", "aa"), ("", "b")),
+            ("^ab?$", ("a", "ab"), ("abb",)),
+            ("^a{2}$", ("aa",), ("a", "aaa")),
+            ("^a{2,}$", ("aa", "aaaa"), ("a",)),
+            ("^a{1,2}$", ("a", "aa"), ("", "aaa")),
+            ("^a{0}$", ("",), ("a",)),
+            ("^a+?b$", ("aab",), ("b",)),
+            ("^(?:ab|cd)+$", ("abcd",), ("abc",)),
+            ("^(a|)b$", ("ab", "b"), ("aab",)),
+            ("^[a-c]$", ("a", "c"), ("d", "-")),
+            ("^[^a-c]$", ("d", "-"), ("a",)),
+            ("^[]$", (), ("", "a")),
+            ("^[^]$", ("a", "\n"), ("",)),
+            ("^[a\\-z]$", ("a", "-", "z"), ("b",)),
+            ("^[-a]$", ("-", "a"), ("b",)),
+            ("^[a-]$", ("-", "a"), ("b",)),
+            ("^[\\d_]$", ("7", "_"), ("a",)),
+            ("^[^\\D]$", ("7",), ("a",)),
+            ("^\\d\\D\\w\\W$", ("1a_-",), ("aaaa",)),
+            ("^\\s\\S$", ("\u00a0x", "\ufeffx"), ("xx",)),
+            ("^.$", ("a", "\u4e2d", "\U0001f600"), ("\n", "\u2028", "")),
+            ("^\\x41\\u4e2d\\u{1F600}$", ("A\u4e2d\U0001f600",), ("A",)),
+            ("^\\.\\/\\-\\@$", ("./-@",), ("x/-@",)),
+            ("^\\t\\n\\r\\f\\v\\0$", ("\t\n\r\f\v\0",), ("t",)),
+            ("a$|^b", ("xa", "bx"), ("ax", "xb")),
+        ]
+        for text, accepted, refused in table:
+            pattern = Pattern(text)
+            for value in accepted:
+                self.assertTrue(pattern.found_in(value), (text, value))
+            for value in refused:
+                self.assertFalse(pattern.found_in(value), (text, value))
+
+    def test_the_end_is_the_end_of_the_text(self) -> None:
+        """Python's `$` also matches before a last line feed; this one does not."""
+        self.assertIsNotNone(re.search("^a$", "a\n"))
+
+        self.assertFalse(Pattern("^a$").found_in("a\n"))
+
+    def test_digits_and_words_are_those_of_ascii(self) -> None:
+        """Python's `\\d` takes every script's digits, ECMA's does not."""
+        self.assertFalse(Pattern("^\\d$").found_in("\u0663"))
+        self.assertFalse(Pattern("^\\w$").found_in("\u00e4"))
+
+    def test_random_patterns_agree_with_another_engine(self) -> None:
+        """Two thousand patterns of a common part of both dialects, on texts of their letters."""
+        rng = random.Random(10)
+
+        def grow(depth: int) -> str:
+            choice = rng.random()
+            if depth == 0 or choice < 0.4:
+                return rng.choice(["a", "b", ".", "[ab]", "[^a]", "\\d", "\\w", "[a-c]"])
+            if choice < 0.6:
+                return grow(depth - 1) + grow(depth - 1)
+            if choice < 0.75:
+                return f"(?:{grow(depth - 1)}|{grow(depth - 1)})"
+            if choice < 0.9:
+                return f"(?:{grow(depth - 1)}){rng.choice(['*', '+', '?', '{0,2}', '{2}', '{1,}', '*?'])}"
+            return rng.choice(["^", "(?:^|a)", ""]) + grow(depth - 1) + rng.choice(["$", "(?:$|b)", ""])
+
+        for _ in range(2000):
+            text = grow(3)
+            pattern, other = Pattern(text), re.compile(text.replace("$", "\\Z"), re.ASCII)
+            for _ in range(6):
+                value = "".join(rng.choice("abc1 ") for _ in range(rng.randrange(6)))
+                self.assertEqual(other.search(value) is not None, pattern.found_in(value), (text, value))
+
+
+class Refusals(unittest.TestCase):
+    """What is refused when it is compiled, by name."""
+
+    def test_what_is_not_taken_is_refused_with_its_place(self) -> None:
+        """Nothing outside the table is guessed at."""
+        for text in (
+            "(?=a)", "(?!a)", "(?<=a)", "(?<n>a)", "(?i)a", "\\1", "\\b", "\\B", "\\p{L}", "\\cA", "\\k<n>", "\\_",
+            "\\e", "\\00", "a{,2}", "a{", "a{2,1}", "a{99999}", "}", "]", "*", "+a", "^*", "a**", "(", ")", "(a", "[a",
+            "[b-a]", "[\\d-z]", "a\\", "\\x4", "\\u12", "\\u{110000}", "\\u{}", "\\ud800", "a?+",
+        ):  # fmt: skip
+            with self.subTest(pattern=text), self.assertRaises(PatternError) as caught:
+                Pattern(text)
+            self.assertEqual(caught.exception.code, "bad_pattern")
+            self.assertLessEqual(caught.exception.position, len(text))
+            self.assertTrue(caught.exception.reason)
+
+    def test_size_is_bounded(self) -> None:
+        """Length, states, groups inside one another, and empty groups that would only cost time."""
+        for text in (
+            "a" * (MAX_PATTERN + 1),
+            f"a{{{MAX_PATTERN_STATES + 1}}}",
+            "(a{100}){100}",
+            "(" * 51 + ")" * 51,
+            "((){9999}){9999}",
+            "((((a*)*)*)*){999}",
+        ):
+            with self.subTest(pattern=text[:20]), self.assertRaises(PatternError):
+                Pattern(text)
+        with self.assertRaises(PatternError):
+            Pattern(b"a")  # type: ignore[arg-type]
+
+
+class Cost(unittest.TestCase):
+    """No pattern and no text makes a match expensive."""
+
+    def test_nested_repetitions_cost_one_comparison_a_state(self) -> None:
+        """A backtracking engine would not finish this one; the work that was used is counted here."""
+        work = [MAX_PATTERN_WORK]
+
+        self.assertFalse(Pattern("^(a+)+$").found_in("a" * 9_999 + "b", work))
+        self.assertLess(MAX_PATTERN_WORK - work[0], 50)
+
+    def test_the_work_of_one_match_is_bounded(self) -> None:
+        """A pattern whose places are never the same twice ends at the limit, not in minutes."""
+        rng = random.Random(1)
+        text = "".join(rng.choice("ab") for _ in range(MAX_PATTERN_TEXT))
+
+        with self.assertRaises(PatternLimit):
+            Pattern("(a|b)*a(a|b){200}c").found_in(text)
+
+    def test_the_text_is_bounded(self) -> None:
+        """A text past the limit is not matched at all."""
+        pattern = Pattern("^a*$")
+
+        self.assertTrue(pattern.found_in("a" * MAX_PATTERN_TEXT))
+        with self.assertRaises(PatternLimit):
+            pattern.found_in("a" * (MAX_PATTERN_TEXT + 1))
+
+    def test_what_is_remembered_is_bounded(self) -> None:
+        """Ten thousand different characters leave no more than the stated number of moves behind."""
+        pattern = Pattern("^[^b]*$")
+
+        for start in range(0x4E00, 0x4E00 + 10_000, 1000):
+            self.assertTrue(pattern.found_in("".join(map(chr, range(start, start + 1000)))))
+
+        self.assertLessEqual(pattern._remembered, 2000)
+        self.assertLessEqual(sum(len(place.moves) for place in pattern._places.values()), 2000)
