@@ -69,6 +69,7 @@ class Scene:
         self.ends: dict[str, asyncio.Event] = {}
         self.sinks: dict[str, ProgressSink] = {}
         self.release = asyncio.Event()  # for the tools that take their time to stop
+        self.finale = asyncio.Event()  # for those that ignore their cancel
         self.timers: list[tuple[Callable[[], None], list[bool]]] = []
         self.query = CancelScope()
         self.stopped = False  # nothing may start from here on
@@ -114,8 +115,10 @@ class Scene:
         try:
             await self.ends[call_id].wait()
         except asyncio.CancelledError:
-            if plan.on_cancel in ("slow", "ignore"):
+            if plan.on_cancel == "slow":
                 await self.release.wait()
+            if plan.on_cancel == "ignore":
+                await self.finale.wait()
             if plan.on_cancel in ("swallow", "ignore"):
                 return "swallowed"
             if plan.on_cancel == "fail":
@@ -161,14 +164,14 @@ class Scene:
             await self.turns(3)
             if stubborn and chance.random() < 0.1:
                 self.fire_timers()
-        self.release.set() if not stubborn else self.fire_timers()
+        self.release.set()
         await self.turns(20)
-        if not consumer.done():
+        if stubborn:
             self.fire_timers()
             await self.turns(20)
         assert consumer.done(), "a wake-up was lost"
         self.seen.got += [update.message for update in self.executor.ready()]
-        self.release.set()
+        self.finale.set()
         for event in self.ends.values():
             event.set()
         await self.turns(20)
