@@ -1,0 +1,417 @@
+"""JSON Schema: a truth table for each keyword, refusals by name and place, and the bounds of every check."""
+
+from __future__ import annotations
+
+import unittest
+from typing import Any
+
+from chapter10.companions.schema import (
+    CHECKED_KEYWORDS,
+    IGNORED_KEYWORDS,
+    MAX_STEPS,
+    MAX_VIOLATIONS,
+    SchemaError,
+    Violation,
+    compile_schema,
+)
+
+NOT_APPLIED = (None, True, 1, "x", [1], {"a": 1})
+
+TRUTH: dict[str, list[tuple[Any, list[Any], list[Any]]]] = {
+    "type": [
+        ({"type": "null"}, [None], [False, 0, "", [], {}]),
+        ({"type": "boolean"}, [True, False], [0, 1, "true", None]),
+        ({"type": "integer"}, [0, -3, 3.0, 1e300], [True, 3.5, "3", None, [3]]),
+        ({"type": "number"}, [0, 3.5, -1e9], [True, "3", None]),
+        ({"type": "string"}, ["", "\u4e2d"], [1, None, ["a"]]),
+        ({"type": "array"}, [[], [1]], [{}, "[]", None]),
+        ({"type": "object"}, [{}, {"a": 1}], [[], "{}", None]),
+        ({"type": ["integer", "null"]}, [1, 2.0, None], [1.5, "1", False]),
+        ({"type": ["string", "number", "boolean"]}, ["a", 1.5, True], [None, [], {}]),
+    ],
+    "properties": [
+        (
+            {"properties": {"a": {"type": "integer"}, "b": False}},
+            [{}, {"a": 1}, {"c": 1}, [], "x"],
+            [{"a": "1"}, {"b": 1}],
+        ),
+    ],
+    "required": [
+        ({"required": ["a", "b"]}, [{"a": None, "b": 0}, [], "x"], [{}, {"a": 1}]),
+        ({"required": []}, [{}, 1], []),
+    ],
+    "additionalProperties": [
+        ({"properties": {"a": {}}, "additionalProperties": False}, [{}, {"a": 1}, [1]], [{"a": 1, "b": 2}]),
+        ({"additionalProperties": {"type": "integer"}}, [{}, {"x": 1}], [{"x": "1"}]),
+        ({"additionalProperties": True}, [{"x": "1"}], []),
+        (
+            {"allOf": [{"properties": {"a": {}}}], "additionalProperties": False},
+            [{}],
+            [{"a": 1}],
+        ),
+    ],
+    "items": [
+        ({"items": {"type": "integer"}}, [[], [1, 2.0], {"0": "x"}], [[1, "2"], [True]]),
+        ({"items": False}, [[], {}], [[1]]),
+    ],
+    "enum": [
+        ({"enum": [1, 2]}, [1, 2.0], [True, "1", 3, None, [1]]),
+        ({"enum": [True, "a", None]}, [True, "a", None], [1, 1.0, False, 0, "A"]),
+        ({"enum": [[1, True], {"a": [0]}]}, [[1.0, True], {"a": [0]}], [[True, 1], {"a": [False]}, [1], {}]),
+        ({"enum": []}, [], [None, 1]),
+        ({"enum": ["a\u0308"]}, ["a\u0308"], ["\u00e4"]),
+    ],
+    "const": [
+        ({"const": 0}, [0, 0.0, -0.0], [False, "0", None, [], {}]),
+        ({"const": {"a": 1, "b": [False]}}, [{"b": [False], "a": 1.0}], [{"a": 1, "b": [0]}, {"a": 1}]),
+        ({"const": 9007199254740992}, [9007199254740992.0], [9007199254740993, 9007199254740991]),
+        ({"const": None}, [None], [False, 0, ""]),
+    ],
+    "anyOf": [
+        ({"anyOf": [{"type": "string"}, {"minimum": 2}]}, ["a", 2, None], [1, 1.5]),
+        ({"anyOf": [False, False]}, [], [1]),
+    ],
+    "oneOf": [
+        ({"oneOf": [{"type": "integer"}, {"minimum": 2}]}, [1, 2.5, "a"], [3, 1.5]),
+        ({"oneOf": [True, True]}, [], [1]),
+    ],
+    "allOf": [({"allOf": [{"minimum": 1}, {"maximum": 3}]}, [1, 2, 3, "x"], [0, 4])],
+    "not": [({"not": {"type": "string"}}, [1, None], ["a"]), ({"not": {}}, [], [1, {}])],
+    "minimum": [({"minimum": 1.5}, [1.5, 2, "1", True], [1, 1.49])],
+    "maximum": [({"maximum": 3}, [3, 3.0, -1, "9", True], [3.01, 4])],
+    "exclusiveMinimum": [({"exclusiveMinimum": 1}, [1.01, 2, "0"], [1, 1.0, 0])],
+    "exclusiveMaximum": [({"exclusiveMaximum": 1}, [0.99, "2"], [1, 1.0, 2])],
+    "minLength": [({"minLength": 2}, ["ab", "\U0001f600\U0001f600", 1, [1]], ["a", "\U0001f600"])],
+    "maxLength": [({"maxLength": 2.0}, ["ab", "\U0001f600\U0001f600", 123], ["abc"])],
+    "minItems": [({"minItems": 1}, [[0], {}, ""], [[]])],
+    "maxItems": [({"maxItems": 1}, [[], [0], {"a": 1, "b": 2}], [[0, 0]])],
+    "pattern": [({"pattern": "^a+$"}, ["aa", 5, None, ["b"]], ["", "ab", "a\n"])],
+    "$ref": [
+        ({"$ref": "#/$defs/a", "$defs": {"a": {"type": "integer"}}}, [1], ["1"]),
+        ({"$ref": "#/$defs/a", "$defs": {"a": {"type": "array"}}, "maxItems": 1}, [[1]], [[1, 2], 1]),
+        ({"properties": {"a": {"type": "integer"}, "b": {"$ref": "#/properties/a"}}}, [{"b": 1}], [{"b": "1"}]),
+        ({"properties": {"next": {"$ref": "#"}}, "additionalProperties": False}, [{"next": {}}], [{"next": {"x": 1}}]),
+        ({"anyOf": [{"type": "null"}, {"$ref": "#/anyOf/0"}]}, [None], [1]),
+        (
+            {"$defs": {"a/b": {"$defs": {'~c%"': {"const": 1}}}}, "$ref": "#/$defs/a~1b/$defs/~0c%25%22"},
+            [1],
+            [2],
+        ),
+        ({"$defs": {"": {"$defs": {"": {"const": 1}}}}, "$ref": "#/$defs//$defs/"}, [1], [2]),
+        ({"$defs": {"\u00e4": {"const": 1}}, "$ref": "#/$defs/%C3%A4"}, [1], [2]),
+        ({"properties": {"$ref": {"type": "string"}}}, [{"$ref": "a"}], [{"$ref": 1}]),
+        ({"enum": [{"$ref": "#/nowhere"}]}, [{"$ref": "#/nowhere"}], [1]),
+    ],
+    "$defs": [({"$defs": {"a": False}}, [1, {}], [])],
+    "definitions": [({"definitions": {"a": {"const": 1}}, "$ref": "#/definitions/a"}, [1], [2])],
+}
+
+
+class Keywords(unittest.TestCase):
+    """What each keyword accepts and refuses."""
+
+    def test_every_keyword_keeps_its_truth_table(self) -> None:
+        """Types are JSON's: true is no integer and no 1, 3.0 is an integer, lengths are code points."""
+        for rows in TRUTH.values():
+            for schema, accepted, refused in rows:
+                validator = compile_schema(schema)
+                for value in accepted:
+                    self.assertEqual(validator.validate(value), [], (schema, value))
+                for value in refused:
+                    self.assertNotEqual(validator.validate(value), [], (schema, value))
+
+    def test_every_checked_keyword_has_a_truth_table(self) -> None:
+        """A new keyword without a table of its own does not pass."""
+        self.assertEqual(set(TRUTH), CHECKED_KEYWORDS)
+
+    def test_true_and_false_are_schemas(self) -> None:
+        """True accepts every JSON value and False none."""
+        for value in NOT_APPLIED:
+            self.assertEqual(compile_schema(True).validate(value), [])
+            self.assertEqual(len(compile_schema(False).validate(value)), 1)
+
+    def test_annotations_change_nothing(self) -> None:
+        """Titles, defaults, formats and own words are kept for readers; the default may even contradict the type."""
+        schema: dict[str, Any] = dict.fromkeys(IGNORED_KEYWORDS, "word") | {
+            "x-own": 1,
+            "type": "integer",
+            "default": None,
+        }
+
+        self.assertEqual(compile_schema(schema).validate(3), [])
+        self.assertEqual(len(compile_schema(schema).validate("3")), 1)
+
+    def test_no_default_is_filled_in(self) -> None:
+        """A value comes back as it went in, also where the schema names a default.
+
+        Claims: T6-035.
+        """
+        validator = compile_schema({"properties": {"n": {"type": "integer", "default": 7}}, "required": ["n"]})
+
+        self.assertEqual(validator.validate({}), [Violation("/n", "required", "is missing")])
+        self.assertEqual(validator.read({"n": 3.0}), ({"n": 3.0}, []))
+        self.assertIs(type(validator.read({"n": 3.0})[0]["n"]), float)
+
+
+class Violations(unittest.TestCase):
+    """Where, which keyword, and why."""
+
+    def test_each_violation_has_its_place_keyword_and_words(self) -> None:
+        """Paths are JSON pointers into the value, a missing name included."""
+        validator = compile_schema(
+            {
+                "type": "object",
+                "properties": {
+                    "a/b": {"type": "integer"},
+                    "list": {"items": {"properties": {"n": {"maximum": 5}}, "required": ["n"]}},
+                    "one": {"anyOf": [{"const": 1}, {"const": 2}]},
+                    "two": {"allOf": [{"minLength": 2}, {"pattern": "^x"}]},
+                },
+                "additionalProperties": False,
+            }
+        )
+
+        found = validator.validate({"a/b": True, "list": [{"n": 6}, {}], "one": 3, "two": "a", "limt": 1})
+
+        self.assertEqual(
+            found,
+            [
+                Violation("/limt", "additionalProperties", "is not a property of this tool or object"),
+                Violation("/a~1b", "type", "is not of type integer"),
+                Violation("/list/0/n", "maximum", "is more than 5"),
+                Violation("/list/1/n", "required", "is missing"),
+                Violation("/one", "anyOf", "fits none of the alternatives"),
+                Violation("/two", "minLength", "has fewer characters than 2"),
+                Violation("/two", "pattern", "does not match the pattern"),
+            ],
+        )
+
+    def test_no_part_of_the_value_is_in_a_reason(self) -> None:
+        """A password in a wrong place is not repeated by the error."""
+        secret = "hunter2-very-secret"
+        validator = compile_schema(
+            {
+                "properties": {
+                    "a": {"type": "integer"},
+                    "b": {"enum": [1]},
+                    "c": {"pattern": "^x"},
+                    "d": {"maxLength": 1},
+                }
+            }
+        )
+
+        found = validator.validate({"a": secret, "b": secret, "c": secret, "d": secret})
+
+        self.assertEqual(len(found), 4)
+        self.assertNotIn(secret, repr(found))
+
+    def test_the_number_of_violations_is_bounded(self) -> None:
+        """A thousand wrong items give as many reasons as the bound says, and quickly."""
+        validator = compile_schema({"items": {"type": "integer"}})
+
+        self.assertEqual(len(validator.validate(["x"] * 1000)), MAX_VIOLATIONS)
+
+    def test_values_that_are_no_json_are_violations(self) -> None:
+        """NaN, tuples, keys that are no strings and half characters never pass, whatever the schema says."""
+        for value, path in (
+            ({"a": float("nan")}, "/a"),
+            ((1, 2), ""),
+            ({1: "a"}, ""),
+            (["\ud800"], "/0"),
+            ({"a": b"x"}, "/a"),
+        ):
+            with self.subTest(path=path):
+                (found,) = compile_schema(True).validate(value)
+                self.assertEqual((found.path, found.keyword), (path, "json"))
+
+
+class Refusals(unittest.TestCase):
+    """What is refused when it is compiled."""
+
+    def assert_refused(self, schema: object, code: str, keyword: str, path: str) -> None:
+        with self.assertRaises(SchemaError) as caught:
+            compile_schema(schema)
+        error = caught.exception
+        self.assertEqual((error.code, error.keyword, error.path), (code, keyword, path), schema)
+        self.assertEqual(str(error), code)
+        self.assertTrue(error.reason)
+
+    def test_every_other_validation_keyword_is_refused_by_name_and_place(self) -> None:
+        """Nothing is silently ignored, at the root or deep inside, used or not."""
+        for keyword in (
+            "if", "then", "else", "patternProperties", "prefixItems", "dependentRequired", "dependentSchemas",
+            "dependencies", "contains", "minContains", "maxContains", "uniqueItems", "multipleOf", "propertyNames",
+            "minProperties", "maxProperties", "unevaluatedProperties", "unevaluatedItems", "additionalItems",
+            "contentMediaType", "contentEncoding", "contentSchema", "$id", "$anchor", "$dynamicRef", "$dynamicAnchor",
+            "$recursiveRef", "$vocabulary", "nullable", "requird", "id",
+        ):  # fmt: skip
+            self.assert_refused({keyword: {}}, "unsupported_keyword", keyword, "")
+            inside = {"$defs": {"a/b": {"allOf": [True, {"items": {keyword: 1}}]}}}
+            self.assert_refused(inside, "unsupported_keyword", keyword, "/$defs/a~1b/allOf/1/items")
+
+    def test_uses_of_a_checked_keyword_that_are_not_checked_are_refused(self) -> None:
+        """Remote and unknown references, other dialects, a list of items, patterns of another dialect."""
+        refused: list[tuple[object, str, str]] = [
+            ({"$ref": "https://example.com/x"}, "$ref", ""),
+            ({"items": {"$ref": "other.json#/a"}}, "$ref", "/items"),
+            ({"$ref": "#anchor"}, "$ref", ""),
+            ({"$ref": "#/$defs/none"}, "$ref", ""),
+            ({"x-defs": {"a": {}}, "$ref": "#/x-defs/a"}, "$ref", ""),
+            ({"enum": [{}], "$ref": "#/enum/0"}, "$ref", ""),
+            ({"$ref": "#/a~2"}, "$ref", ""),
+            ({"$ref": "#/%zz"}, "$ref", ""),
+            ({"$ref": "#/%ff"}, "$ref", ""),
+            ({"$schema": "http://json-schema.org/draft-04/schema#"}, "$schema", ""),
+            ({"$schema": 7}, "$schema", ""),
+            ({"items": {"$schema": "https://json-schema.org/draft/2020-12/schema"}}, "$schema", "/items"),
+            ({"items": [{}]}, "items", ""),
+            ({"pattern": "(?=a)"}, "pattern", ""),
+            ({"pattern": 1}, "pattern", ""),
+        ]
+        for schema, keyword, path in refused:
+            self.assert_refused(schema, "unsupported_keyword", keyword, path)
+
+    def test_what_is_no_schema_is_refused(self) -> None:
+        """A keyword with a value that it does not take, and a root that is no schema."""
+        refused: list[tuple[object, str, str]] = [
+            ({"type": "text"}, "type", ""),
+            ({"type": []}, "type", ""),
+            ({"type": ["string", "string"]}, "type", ""),
+            ({"type": 1}, "type", ""),
+            ({"required": "a"}, "required", ""),
+            ({"required": ["a", "a"]}, "required", ""),
+            ({"required": [1]}, "required", ""),
+            ({"properties": []}, "properties", ""),
+            ({"properties": {"a": 1}}, "", "/properties/a"),
+            ({"additionalProperties": 1}, "", "/additionalProperties"),
+            ({"items": None}, "", "/items"),
+            ({"enum": {}}, "enum", ""),
+            ({"minimum": "1"}, "minimum", ""),
+            ({"maximum": True}, "maximum", ""),
+            ({"minLength": -1}, "minLength", ""),
+            ({"maxItems": 1.5}, "maxItems", ""),
+            ({"anyOf": []}, "anyOf", ""),
+            ({"oneOf": {}}, "oneOf", ""),
+            ({"not": 0}, "", "/not"),
+            ({"$ref": 1}, "$ref", ""),
+            ({"$defs": []}, "$defs", ""),
+            (None, "", ""),
+            ("object", "", ""),
+            ([], "", ""),
+            ({"const": float("nan")}, "", ""),
+            ({"description": "\ud800"}, "", ""),
+            ({"enum": [(1,)]}, "", ""),
+            ({"description": "x" * 300_000}, "", ""),
+        ]
+        for schema, keyword, path in refused:
+            self.assert_refused(schema, "invalid_schema", keyword, path)
+
+    def test_a_reference_that_never_goes_into_the_value_is_refused(self) -> None:
+        """A circle of references would ask the same question for ever."""
+        self.assert_refused({"$ref": "#"}, "unsupported_keyword", "$ref", "")
+        self.assert_refused(
+            {"$defs": {"a": {"allOf": [{"$ref": "#/$defs/b"}]}, "b": {"not": {"$ref": "#/$defs/a"}}}},
+            "unsupported_keyword",
+            "$ref",
+            "/$defs/a/allOf/0",
+        )
+
+    def test_draft_07_references_stand_alone(self) -> None:
+        """What that dialect would hide beside a reference is refused; readers' words may stand there."""
+        draft = "http://json-schema.org/draft-07/schema#"
+        beside = {"$schema": draft, "definitions": {"a": {}}, "items": {"$ref": "#/definitions/a", "maximum": 1}}
+        self.assert_refused(beside, "unsupported_keyword", "$ref", "/items")
+
+        compile_schema({"$schema": draft, "definitions": {"a": {}}, "items": {"$ref": "#/definitions/a", "title": "t"}})
+        compile_schema({**beside, "$schema": "https://json-schema.org/draft/2020-12/schema"})
+
+    def test_a_schema_is_copied(self) -> None:
+        """Changing it after compilation changes nothing."""
+        schema: dict[str, Any] = {"properties": {"a": {"enum": [1]}}}
+        validator = compile_schema(schema)
+
+        schema["properties"]["a"]["enum"].append(2)
+
+        self.assertEqual(len(validator.validate({"a": 2})), 1)
+
+
+class Bounds(unittest.TestCase):
+    """Every check ends."""
+
+    def test_recursive_references_follow_the_value(self) -> None:
+        """A tree of nodes is checked to its leaves, and a wrong leaf has its path."""
+        validator = compile_schema(
+            {
+                "$defs": {
+                    "node": {
+                        "type": "object",
+                        "properties": {"value": {"type": "integer"}, "children": {"items": {"$ref": "#/$defs/node"}}},
+                        "required": ["value"],
+                    }
+                },
+                "$ref": "#/$defs/node",
+            }
+        )
+        tree: dict[str, Any] = {"value": 1, "children": [{"value": 2}, {"value": 3, "children": [{"value": "4"}]}]}
+
+        self.assertEqual(
+            validator.validate(tree), [Violation("/children/1/children/0/value", "type", "is not of type integer")]
+        )
+
+    def test_an_exponential_schema_ends_at_the_steps(self) -> None:
+        """Alternatives that double at every level do not take for ever: the value is invalid by the limit."""
+        validator = compile_schema(
+            {
+                "$defs": {
+                    "a": {
+                        "oneOf": [
+                            {"items": {"$ref": "#/$defs/a"}, "type": "array"},
+                            {"items": {"$ref": "#/$defs/a"}, "type": "array", "minItems": 2},
+                            {"const": 1},
+                        ]
+                    }
+                },
+                "$ref": "#/$defs/a",
+            }
+        )
+        value: Any = 2
+        for _ in range(30):
+            value = [value]
+
+        self.assertEqual([found.keyword for found in validator.validate(value)], ["limit"])
+
+    def test_long_arrays_end_at_the_steps(self) -> None:
+        """The bound itself passes, one more does not."""
+        validator = compile_schema({"items": {"type": "integer"}})
+
+        self.assertEqual(validator.validate([1] * (MAX_STEPS - 1)), [])
+        self.assertEqual([found.keyword for found in validator.validate([1] * MAX_STEPS)], ["limit"])
+
+    def test_a_value_or_a_schema_that_is_too_deep_is_refused_and_not_a_crash(self) -> None:
+        """Depth is bounded in the value, in the schema and where both multiply."""
+        deep: Any = 1
+        for _ in range(1000):
+            deep = [deep]
+        self.assertEqual([found.keyword for found in compile_schema(True).validate(deep)], ["limit"])
+        schema: Any = {"type": "integer"}
+        for _ in range(1000):
+            schema = {"not": schema}
+        with self.assertRaises(SchemaError):
+            compile_schema(schema)
+        chain: dict[str, Any] = {f"d{n}": {"$ref": f"#/$defs/d{n + 1}"} for n in range(200)}
+        chained = compile_schema({"$defs": {**chain, "d200": {"type": "integer"}}, "$ref": "#/$defs/d0"})
+        self.assertEqual([found.keyword for found in chained.validate(1)], ["limit"])
+
+    def test_comparing_with_listed_values_is_counted(self) -> None:
+        """Many alternatives that each compare a large array share the steps."""
+        validator = compile_schema({"anyOf": [{"const": [n]} for n in range(100)]})
+
+        self.assertEqual([found.keyword for found in validator.validate([0] * 5000)], ["limit"])
+
+    def test_all_texts_of_a_value_share_the_work_of_patterns(self) -> None:
+        """One expensive text is within the limit of a match, many together are not."""
+        validator = compile_schema({"items": {"pattern": "(a|b)*a(a|b){200}c|z$"}})
+        texts = [f"{number:b}".replace("0", "a").replace("1", "b") * 20 + "z" for number in range(500, 700)]
+
+        self.assertEqual(validator.validate(texts[:1]), [])
+        self.assertEqual([found.keyword for found in validator.validate(texts)], ["limit"])
