@@ -49,6 +49,8 @@ _BUSY_CODES: Final = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqli
 class StoreError(CodedError, RuntimeError):
     """Raised when the machine under a store fails; nothing of the call was stored.
 
+    (If it was the commit that broke off, the call is stored whole or not at all; repeating it tells.)
+
     `store_busy`: another process held the lock for the whole waiting time; the call may be repeated.
     `store_unavailable`: the file cannot be used as this store; `reason` says why in a few words and
     `__cause__` has the sqlite3 error, where there is one.
@@ -77,10 +79,11 @@ class Transaction:
                 # committed and holds the write lock against everybody.
                 connection.execute("ROLLBACK")
             connection.execute("BEGIN IMMEDIATE")
-        except sqlite3.Error as error:
-            raise _store_error(error) from error
-        except BaseException:
-            self._rollback()  # an interrupt between BEGIN and the block, which has no `__exit__` yet
+        except BaseException as error:
+            # Not only a BEGIN that failed: an interrupt may come right after one that did not.
+            self._rollback()
+            if _is_machine_error(error):
+                raise _store_error(error) from error
             raise
         return connection
 

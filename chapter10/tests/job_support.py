@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from chapter10.database import BUSY_SECONDS
 from chapter10.jobs import JobError, JobStore, LostLease, Operation
 from chapter10.tests.job_checker import Contents, contents, violations
 from chapter10.tests.support import FolderTestCase
 
-__all__ = ["AUGUST", "JULY", "REPORT", "JobTestCase", "anything"]
+__all__ = ["AUGUST", "JULY", "REPORT", "WRITES", "JobTestCase", "Write", "anything"]
 
 AUGUST: Final = {"month": "2026-08"}
 JULY: Final = {"month": "2026-07"}
@@ -19,6 +19,86 @@ REPORT: Final = {"month": "2026-08", "row_count": 3, "total_cents": 6000}
 
 def anything(args: dict[str, Any]) -> None:
     """Take all arguments: the check of an operation that has no rules of its own."""
+
+
+class Write(NamedTuple):
+    """One way in which a verb writes: how the store comes to it, the call, its answer, and what a repeat answers.
+
+    A repeat is the same call after the first was committed and its answer was lost.
+    """
+
+    name: str
+    prepare: Callable[[JobStore], object]
+    call: Callable[[JobStore], Any]
+    answer: Any
+    repeated: Any
+
+
+def _queued(store: JobStore) -> int:
+    return store.submit("alice", "k", AUGUST, now=0, max_attempts=2)
+
+
+def _running(store: JobStore) -> int | None:
+    return store.claim(_queued(store), now=1)
+
+
+def _cancel_requested(store: JobStore) -> None:
+    _running(store)
+    store.cancel("alice", 1)
+
+
+def _last_attempt(store: JobStore) -> None:
+    _running(store)
+    store.claim(1, now=11)
+
+
+def _several_dead(store: JobStore) -> None:
+    _cancel_requested(store)
+    store.submit("bob", "k", AUGUST, now=0, deadline=5)
+    store.submit("bob", "exhausted", AUGUST, now=0, max_attempts=1)
+    store.claim(3, now=1)
+
+
+def _several_ended(store: JobStore) -> None:
+    for number, key in enumerate(("a", "b", "c"), 1):
+        store.submit("alice", key, AUGUST, now=0)
+        store.claim(number, now=1)
+        store.finish(number, 1, REPORT, now=number + 1)
+
+
+_BATCH: Final = [("k", AUGUST), ("l", JULY), ("k", AUGUST)]
+_SWEPT: Final = {"deadline_exceeded": 1, "attempts_exhausted": 1, "cancelled": 1, "skipped": 0}
+_NOTHING: Final = dict.fromkeys(_SWEPT, 0)
+
+WRITES: Final = (
+    Write("submit", lambda s: None, lambda s: s.submit("alice", "k", AUGUST, now=0), 1, 1),
+    Write("submit many", lambda s: None, lambda s: s.submit_many("alice", _BATCH, now=0), [1, 2, 1], [1, 2, 1]),
+    Write("claim", _queued, lambda s: s.claim(1, now=1), 1, None),
+    Write("claim after a lost lease", _running, lambda s: s.claim(1, now=11), 2, None),
+    Write("claim of a dead job", _last_attempt, lambda s: s.claim(1, now=50), None, None),
+    Write("claim next", _queued, lambda s: s.claim_next(now=1), (1, 1), None),
+    Write("claim next past dead jobs", _several_dead, lambda s: s.claim_next(now=12), None, None),
+    Write("renew", _running, lambda s: s.renew(1, 1, now=2, lease=50), "running", "running"),
+    Write("renew past the deadline", _running, lambda s: s.renew(1, 1, now=100), "failed", "failed"),
+    Write("progress", _running, lambda s: s.progress(1, 1, 1, 2, now=2), True, True),
+    Write("progress of a cancelled job", _cancel_requested, lambda s: s.progress(1, 1, 1, 2, now=2), False, False),
+    Write("finish", _running, lambda s: s.finish(1, 1, REPORT, now=2), True, False),
+    Write("finish of a cancelled job", _cancel_requested, lambda s: s.finish(1, 1, REPORT, now=2), False, False),
+    Write("finish past the deadline", _running, lambda s: s.finish(1, 1, REPORT, now=100), False, False),
+    Write("fail", _running, lambda s: s.fail(1, 1, "bad_input", now=2), "failed", "failed"),
+    Write("fail to retry", _running, lambda s: s.fail(1, 1, "temporary", now=2, retry_after=1), "queued", "queued"),
+    Write("cancel in line", _queued, lambda s: s.cancel("alice", 1), "cancelled", "cancelled"),
+    Write("cancel while running", _running, lambda s: s.cancel("alice", 1), "cancel_requested", "cancel_requested"),
+    Write("sweep", _several_dead, lambda s: s.sweep(now=12), _SWEPT, _NOTHING),
+    Write(
+        "prune",
+        _several_ended,
+        lambda s: s.prune(now=9, results_before=4, keys_before=3),
+        {"results": 1, "keys": 1},
+        {"results": 0, "keys": 0},
+    ),
+)
+"""Every way in which the store writes, each from a state of its own."""
 
 
 class JobTestCase(FolderTestCase):
