@@ -25,6 +25,9 @@ A file is JSON in UTF-8, with or without a byte order mark, or in UTF-16 with on
 writes). Not taken: an object with the same key twice, NaN and the infinities, more than `MAX_FILE_BYTES`.
 What does not fit raises `ToolListError` with the place and a reason, and no tool is returned.
 
+(`companions.strict_json` reads what a model writes: it bounds it more tightly and tells cut-off text from
+wrong text; a person with a file wants the line and the column.)
+
 What it does not do: check that a schema can be enforced (`companions.schema` does), connect to a server,
 or follow a cursor. Source: the chapter's first half on real tool lists (claims C10-011, C10-028, C10-033).
 """
