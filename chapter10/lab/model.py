@@ -15,7 +15,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-__all__ = ["Model", "ModelJob", "Refused"]
+__all__ = ["LIVE", "Model", "ModelJob", "Refused"]
 
 LIVE: Final = ("queued", "running", "cancel_requested")
 

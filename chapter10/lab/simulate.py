@@ -39,7 +39,19 @@ from chapter10.database import StoreError
 from chapter10.lab.model import LIVE, Model, Refused
 from chapter10.lab.textio import EXIT_FINE, EXIT_WRONG, main_guard
 
-__all__ = ["Call", "Disagreement", "history", "main", "replay", "shrink"]
+__all__ = [
+    "COMPARE_EVERY",
+    "MAX_STEPS",
+    "MONTHS",
+    "OWNERS",
+    "UNKNOWN",
+    "Call",
+    "Disagreement",
+    "history",
+    "main",
+    "replay",
+    "shrink",
+]
 
 OWNERS: Final = ("alice", "bob", "carol")
 MONTHS: Final = ("2026-07", "2026-08")
