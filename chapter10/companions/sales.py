@@ -139,7 +139,6 @@ class SalesFile:
             self.lines = max(0, _count_lines(self._file) - 1)
             self._file.seek(0)
             self._sha256 = hashlib.sha256()
-            self._read_bytes = 0
             self._line = 0
             self._complete = False
             self.columns = self._header(tuple(extra))
@@ -219,16 +218,16 @@ class SalesFile:
         return names
 
     def _next_line(self) -> str | None:
-        """Return the next line without its end, or None at the end of the snapshot."""
+        """Return the next line without its end, or None at the end of the file."""
         try:
-            # Never beyond the size at opening: a file that grows while it is read has no end of its own.
-            raw = self._file.readline(min(MAX_LINE_BYTES + 1, self._size - self._read_bytes))
+            raw = self._file.readline(MAX_LINE_BYTES + 1)
         except OSError as error:
             raise SalesError("unreadable_file", self._line + 1, "the file cannot be read on") from error
         if not raw:
             return None
         self._line += 1
-        self._read_bytes += len(raw)
+        if self._line > self.lines + 1:  # it grows, and perhaps without an end; progress would exceed its total
+            raise SalesError("file_changed", None, "the file has more lines than were counted")
         self._sha256.update(raw)
         if len(raw) > MAX_LINE_BYTES:
             self._refuse("line_too_long", f"the line exceeds {MAX_LINE_BYTES} bytes")
@@ -255,8 +254,7 @@ class SalesFile:
 
     def _check_unchanged(self) -> None:
         status = os.fstat(self._file.fileno())
-        same = (status.st_size, status.st_mtime_ns) == (self._size, self._mtime_ns)
-        if not same or self._read_bytes != self._size or self._line > self.lines + 1:
+        if (status.st_size, status.st_mtime_ns) != (self._size, self._mtime_ns):
             raise SalesError("file_changed", None, "the file changed while it was read")
 
     def _refuse(self, code: str, reason: str) -> NoReturn:

@@ -767,6 +767,14 @@ class OwnData(FolderTestCase):
                 write.assert_not_called()
         self.assertEqual(sorted(self.folder.iterdir()), before)
 
+    def test_the_line_names_the_option_that_is_missing(self) -> None:
+        """Not an error of some deeper part."""
+        path = str(self.sales("order_id,month,amount_cents\n"))
+        _, _, err = run_main("--group", "lifecycle", "--sales", path)
+        self.assertIn("--sales needs --month", err)
+        _, _, err = run_main("--group", "catalog", "--tools", path)
+        self.assertIn("--tools needs --query", err)
+
     def test_grants_and_month_change_the_groups_on_the_fixtures(self) -> None:
         """`--grant` replaces the identity; `--month` alone takes another month of the four sales."""
         code, out, _ = run_main("--group", "catalog", "--query", "订单 退款", "--grant", "refunds:write")

@@ -306,7 +306,8 @@ class Replace(FolderTestCase):
     def test_a_failure_at_any_replacement_leaves_the_old_files(self) -> None:
         """The first, the second, the third; by the machine or by Ctrl-C."""
         real = os.replace
-        for failing in (1, 2, 3):
+        new_one_first = dict(reversed(self.new.items()))
+        for failing, texts in ((1, self.new), (2, self.new), (3, self.new), (2, new_one_first), (3, new_one_first)):
             for error in (OSError("disk"), KeyboardInterrupt()):
                 calls = 0
 
@@ -319,7 +320,7 @@ class Replace(FolderTestCase):
 
                 with self.subTest(failing=failing, error=error):
                     with mock.patch("chapter10.evidence.os.replace", replace), self.assertRaises(type(error)):
-                        replace_together(self.folder, self.new)
+                        replace_together(self.folder, texts)
                     self.assertEqual(self.content(), self.old)
 
     def test_a_failure_while_preparing_leaves_the_old_files(self) -> None:

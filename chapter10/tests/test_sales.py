@@ -91,6 +91,11 @@ class Totals(SalesTestCase):
             SalesFile(self.folder / "sales.csv")
         self.assertEqual(caught.exception.code, "bad_header")
 
+    def test_a_byte_order_mark_is_one_only_at_the_start(self) -> None:
+        """Anywhere else it is a character of the field, and stays in it."""
+        with SalesFile(self.file(HEADER + "\ufeffA,2026-08,1\n".encode())) as sales:
+            self.assertEqual([sale.order_id for sale in sales.rows()], ["\ufeffA"])
+
     def test_the_snapshot_is_of_the_bytes_that_were_read(self) -> None:
         """Size, time and SHA-256 are known after the last row, and not before."""
         path = self.file(FIXTURE)
@@ -173,11 +178,26 @@ class Faults(SalesTestCase):
             path = self.file(FIXTURE)
             os.utime(path, ns=(0, 0))
             with self.subTest(changed=changed), self.assertRaises(SalesError) as caught, SalesFile(path) as sales:
-                rows = sales.rows()
-                next(rows)
-                path.write_bytes(changed)
-                self.assertLessEqual(len(list(rows)), 3)
+                read = 0
+                for _ in sales.rows():
+                    read += 1
+                    path.write_bytes(changed)
             self.assertEqual(caught.exception.code, "file_changed")
+            self.assertLessEqual(read, 4)
+
+    def test_more_lines_than_were_counted_are_refused_before_progress_exceeds_its_total(self) -> None:
+        """Also when size and time of the file look as before."""
+        # 32 bytes, then rows of 16: whatever was read ahead in a buffer ends between two rows.
+        header = b'"order_id","month",amount_cents\n'
+        path = self.file(header + b"A,2026-08,12345\n" * 20_000)
+        status = os.stat(path)
+        with SalesFile(path) as sales, self.assertRaises(SalesError) as caught:
+            for sale in sales.rows():
+                self.assertLessEqual(sale.line, sales.lines + 1)
+                if sale.line == 2:
+                    path.write_bytes(header + b"\n" * (status.st_size - len(header)))
+                    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+        self.assertEqual(caught.exception.code, "file_changed")
 
     def test_a_disk_that_fails_while_reading_is_unreadable(self) -> None:
         """The machine's error is the cause of ours, and the file is closed."""

@@ -172,21 +172,24 @@ class Streams(FolderTestCase):
     def test_a_reader_who_closes_the_pipe_is_no_failure(self) -> None:
         """A pager that was left early gives exit code 0 and no word on standard error."""
         code = (
-            "from chapter10.lab.textio import main_guard\n"
-            "def main():\n    [print('x' * 1000) for _ in range(1000)]\n    return 1\nmain_guard(main)"
+            "import sys\nfrom chapter10.lab.textio import main_guard\n"
+            "def main():\n    sys.stdin.readline()\n    print('x' * int(sys.argv[1]))\n    return 1\nmain_guard(main)"
         )
-        with subprocess.Popen(
-            [sys.executable, "-c", code],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            cwd=TOP,
-            env=child_environment(),
-        ) as child:
-            assert child.stdout is not None and child.stderr is not None
-            child.stdout.read(10)
-            child.stdout.close()
-            self.assertEqual(child.stderr.read(), b"")
-            self.assertEqual(child.wait(), 0)
+        for unbuffered in ("", "1"):
+            for size in ("10", "1000000"):  # one fits into the buffer and fails at the flush, the other at once
+                with subprocess.Popen(
+                    [sys.executable, "-c", code, size],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    cwd=TOP,
+                    env=child_environment({"PYTHONUNBUFFERED": unbuffered}),
+                ) as child:
+                    assert child.stdin is not None and child.stdout is not None and child.stderr is not None
+                    child.stdout.close()
+                    child.stdin.write(b"go on\n")
+                    child.stdin.close()
+                    self.assertEqual((child.stderr.read(), child.wait()), (b"", 0))
 
 
 if __name__ == "__main__":
