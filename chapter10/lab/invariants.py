@@ -39,6 +39,7 @@ class Seen:
 
     @property
     def changed(self) -> bool:
+        """Whether the step changed what the store holds or added an event."""
         return bool(self.before != self.step.content or self.step.events)
 
 
