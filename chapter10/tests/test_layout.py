@@ -76,7 +76,7 @@ FLOORS: Final[dict[int, tuple[str, ...]]] = {
         "lab.model",
         "lab.world",
     ),
-    4: ("command", "companions.experiments", "evidence", "lab.guards", "lab.invariants", "own_data"),
+    4: ("command", "evidence", "lab.guards", "lab.invariants", "own_data"),
     5: ("experiments", "lab.explorer"),
     6: ("quickstart", "lab.explore", "lab.simulate", "__main__"),
 }
