@@ -1,0 +1,638 @@
+"""What a living system asks of the job store: turns, renewal, sweeping, retention, waiting, upgrades, plans."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+import unittest
+from contextlib import closing
+from typing import Any
+from unittest import mock
+
+from chapter10.database import StoreError
+from chapter10.jobs import APPLICATION_ID, CLAIM_SCAN, LIVE_STATES, MAX_LIMIT, MIGRATIONS, JobStore
+from chapter10.tests.job_checker import violations
+from chapter10.tests.job_support import AUGUST, JULY, REPORT, WRITES, JobTestCase
+from chapter10.tests.support import ManualClock
+
+
+class Turns(JobTestCase):
+    def submit_for(self, owner: str, count: int, **options: Any) -> list[int]:
+        batch = [(f"{owner}-{number}", AUGUST) for number in range(count)]
+        return self.store.submit_many(owner, batch, now=0, capacity=10_000, **options)
+
+    def owner_of(self, job_id: int) -> str:
+        owner: str = self.store.db.execute("SELECT owner FROM jobs WHERE id = ?", (job_id,)).fetchone()[0]
+        return owner
+
+    def claim_owner(self, now: float = 1) -> str:
+        claimed = self.store.claim_next(now=now)
+        assert claimed is not None
+        return self.owner_of(claimed[0])
+
+    def test_nothing_due_is_none(self) -> None:
+        """An empty store, a job that waits for its retry, a held one and a final one give nothing."""
+        self.assertIsNone(self.store.claim_next(now=1))
+        job_id, attempt = self.running()
+        self.assertIsNone(self.store.claim_next(now=2))
+        self.store.fail(job_id, attempt, "temporary", now=3, retry_after=5)
+        self.assertIsNone(self.store.claim_next(now=7.999))
+        self.assertEqual((job_id, 2), self.store.claim_next(now=8))
+        self.store.finish(job_id, 2, REPORT, now=9)
+        self.assertIsNone(self.store.claim_next(now=50))
+
+    def test_within_an_owner_the_longest_due_comes_first(self) -> None:
+        """By the moment from which a job could be had, then by its number."""
+        self.submit("late", now=5)
+        self.submit("early", now=3)
+        self.submit("twin", now=3)
+        self.assertEqual([(2, 1), (3, 1), (1, 1), None], [self.store.claim_next(now=6) for _ in range(4)])
+
+    def test_a_lost_lease_is_due_from_its_end(self) -> None:
+        """A job whose worker vanished is handed out again, with its next attempt."""
+        self.running()
+        self.assertEqual([None, (1, 2)], [self.store.claim_next(now=now) for now in (10.9, 11)])
+
+    def test_owners_take_turns(self) -> None:
+        """Whoever has work is served round by round, in the order of names."""
+        for owner, count in (("bob", 2), ("alice", 3), ("carol", 1)):
+            self.submit_for(owner, count)
+        self.assertEqual(
+            ["alice", "bob", "carol", "alice", "bob", "alice"], [self.claim_owner() for _ in range(6)]
+        )  # fmt: skip
+
+    def test_a_thousand_jobs_of_one_owner_delay_another_by_one(self) -> None:
+        """Whenever a new owner comes, at most one claim for each other owner is before his first job."""
+        self.submit_for("m", 1000)
+        for newcomer in ("a", "z", "l", "n", "m0", "é"):
+            for _ in range(3):
+                self.claim_owner()
+            self.submit_for(newcomer, 1)
+            others = 1
+            self.assertIn(newcomer, [self.claim_owner() for _ in range(others + 1)])
+
+    def test_the_bound_holds_for_every_owner_at_every_moment(self) -> None:
+        """Five owners with more and more work: between two claims of one there is at most one of each other."""
+        for number, owner in enumerate("abcde"):
+            self.submit_for(owner, 3 + 7 * number)
+        served = [self.claim_owner() for _ in range(5 * 3 + 7 * 10)]
+        for place, owner in enumerate(served):
+            before = served[:place]
+            if owner in before:
+                since = before[len(before) - before[::-1].index(owner) :]
+                self.assertEqual(len(since), len(set(since)))
+
+    def test_the_turn_is_kept_by_the_file(self) -> None:
+        """After a restart the next owner is served, and not the first one again."""
+        self.submit_for("alice", 2)
+        self.submit_for("bob", 2)
+        self.assertEqual("alice", self.claim_owner())
+        self.store.close()
+        self.store = self.open()
+        self.assertEqual("bob", self.claim_owner())
+
+    def test_dead_jobs_on_the_way_are_ended_and_passed(self) -> None:
+        """Past its deadline, out of attempts, cancelled: each ends, and the claim takes the living one.
+
+        Claims: C10-209, C10-291.
+        """
+        self.submit("late", deadline=5)
+        self.running("exhausted", max_attempts=1)
+        cancelled, _ = self.running("cancelled")
+        self.store.cancel("alice", cancelled)
+        alive = self.submit("alive", now=12)
+        self.assertEqual((alive, 1), self.store.claim_next(now=20))
+        rows = self.store.db.execute("SELECT state, error FROM jobs WHERE id < 4 ORDER BY id").fetchall()
+        self.assertEqual(
+            [("failed", "deadline_exceeded"), ("failed", "attempts_exhausted"), ("cancelled", None)], rows
+        )  # fmt: skip
+
+    def test_the_dead_that_one_call_ends_are_bounded(self) -> None:
+        """After `CLAIM_SCAN` dead jobs a call stops with None; the next one goes on."""
+        self.submit_for("alice", CLAIM_SCAN + 1, deadline=5)
+        alive = self.submit("alive", "bob", capacity=1000)
+        self.assertIsNone(self.store.claim_next(now=20))
+        ended = "SELECT count(*) FROM jobs WHERE state = 'failed'"
+        self.assertEqual((CLAIM_SCAN,), self.store.db.execute(ended).fetchone())
+        self.assertEqual((alive, 1), self.store.claim_next(now=20))
+
+
+class Renewing(JobTestCase):
+    def lease_until(self, job_id: int = 1) -> float:
+        end: float = self.store.db.execute("SELECT lease_until FROM jobs WHERE id = ?", (job_id,)).fetchone()[0]
+        return end
+
+    def test_a_renewed_lease_ends_so_long_after_now(self) -> None:
+        """Nobody else gets the job before the new end, and the holder may deliver until then.
+
+        Claims: C10-226, C10-233.
+        """
+        self.running()
+        self.assertEqual("running", self.store.renew(1, 1, now=8))
+        self.assertEqual([None, None, 2], [self.store.claim(1, now=now) for now in (12, 17.999, 18)])
+
+    def test_only_the_current_attempt_renews_and_only_in_time(self) -> None:
+        """A late heartbeat does not take the lease back, from nobody and from no other attempt.
+
+        Claims: C10-233.
+        """
+        self.running()
+        self.refused("lease_expired", self.store.renew, 1, 1, now=11)
+        self.claim(1, now=11)
+        self.refused("stale_attempt", self.store.renew, 1, 1, now=12)
+        self.assertEqual("running", self.store.renew(1, 2, now=12))
+
+    def test_a_lease_is_never_renewed_past_the_deadline(self) -> None:
+        """However long a renewal asks for, the deadline is the end; at the deadline the job has failed.
+
+        Claims: C10-233.
+        """
+        self.running(deadline=20)
+        self.store.renew(1, 1, now=5, lease=1000)
+        self.assertEqual(20, self.lease_until())
+        self.assertEqual("failed", self.store.renew(1, 1, now=20))
+        self.assertEqual("deadline_exceeded", self.store.get("alice", 1)["error"])
+
+    def test_a_renewal_makes_a_lease_no_shorter(self) -> None:
+        """A short renewal leaves the longer lease as it is, and writes nothing."""
+        self.running(lease=50)
+        before = self.contents()
+        self.assertEqual("running", self.store.renew(1, 1, now=2, lease=1))
+        self.assertEqual(before, self.contents())
+
+    def test_a_renewal_tells_of_the_cancel_request(self) -> None:
+        """The worker learns that it is to stop, and keeps its lease to clean up.
+
+        Claims: C10-163, C10-233.
+        """
+        self.running()
+        self.store.cancel("alice", 1)
+        self.assertEqual("cancel_requested", self.store.renew(1, 1, now=5))
+        self.assertEqual(15, self.lease_until())
+        self.assertEqual("cancel_requested", self.state(1))
+
+    def test_a_renewal_writes_no_event(self) -> None:
+        """A heartbeat is no news: the log of a long job stays short."""
+        self.running()
+        self.store.renew(1, 1, now=5)
+        self.assertEqual(["queued", "running"], self.kinds(1))
+
+
+class Sweeping(JobTestCase):
+    def test_a_sweep_ends_what_nobody_can_run(self) -> None:
+        """Past the deadline, out of attempts, cancelled and abandoned; what lives is left alone.
+
+        Claims: C10-291.
+        """
+        self.submit("late", deadline=5)
+        running, _ = self.running("late and running", deadline=5)
+        self.running("exhausted", max_attempts=1)
+        asked, _ = self.running("cancelled")
+        self.store.cancel("alice", asked)
+        self.submit("waits")
+        self.running("may be tried again")
+        self.running("held", lease=50)
+        counts = self.store.sweep(now=11)
+        self.assertEqual(
+            {"deadline_exceeded": 2, "attempts_exhausted": 1, "cancelled": 1, "skipped": 0}, counts
+        )  # fmt: skip
+        states = [row[0] for row in self.store.db.execute("SELECT state FROM jobs ORDER BY id")]
+        self.assertEqual(["failed", "failed", "failed", "cancelled", "queued", "running", "running"], states)
+        self.assertEqual({"error": "deadline_exceeded"}, self.store.events("alice", running)[-1]["detail"])
+
+    def test_a_sweep_agrees_with_the_claim_about_each_moment(self) -> None:
+        """At the deadline and at the end of the lease, not before."""
+        self.submit("late", deadline=5)
+        self.running("exhausted", max_attempts=1, lease=4)
+        self.assertEqual(0, sum(self.store.sweep(now=4.999).values()))
+        self.assertEqual(2, sum(self.store.sweep(now=5).values()))
+
+    def test_a_sweep_frees_each_place_once(self) -> None:
+        """A second sweep finds nothing, and the queue has room again."""
+        for number in range(3):
+            self.submit(f"k{number}", deadline=5, capacity=3)
+        self.assertEqual([3, 0], [self.store.sweep(now=5)["deadline_exceeded"] for _ in range(2)])
+        self.submit("new", now=6, capacity=1)
+
+    def test_a_sweep_ends_at_most_its_limit(self) -> None:
+        """The rest is for the next call."""
+        for number in range(5):
+            self.submit(f"k{number}", deadline=5)
+        self.assertEqual([2, 2, 1, 0], [self.store.sweep(now=5, limit=2)["deadline_exceeded"] for _ in range(4)])
+
+    def test_a_row_that_cannot_be_changed_holds_up_no_other(self) -> None:
+        """Even with a limit of one, and with the bad row first, the good ones are ended."""
+        for number in range(3):
+            self.submit(f"k{number}", deadline=5)
+        self.store.db.execute(
+            "CREATE TRIGGER stuck BEFORE UPDATE ON jobs WHEN old.id = 1 BEGIN SELECT raise(ABORT, 'stuck'); END"
+        )
+        counts = [self.store.sweep(now=5, limit=1) for _ in range(3)]
+        self.assertEqual([1, 1, 0], [count["deadline_exceeded"] for count in counts])
+        self.assertEqual([1, 1, 1], [count["skipped"] for count in counts])
+        self.assertEqual(["queued", "failed", "failed"], [self.state(job_id) for job_id in (1, 2, 3)])
+        self.store.db.execute("DROP TRIGGER stuck")
+        self.assertEqual(1, self.store.sweep(now=5)["deadline_exceeded"])
+
+
+class Retention(JobTestCase):
+    def test_a_result_goes_before_its_key(self) -> None:
+        """Within the time of keys the old job answers, but its data is gone and says so; nothing runs again.
+
+        Claims: C10-295.
+        """
+        job_id = self.succeeded("k")
+        sha256 = self.store.result("alice", job_id)["sha256"]
+        self.assertEqual(
+            {"results": 1, "keys": 0}, self.store.prune(now=1000, results_before=900, keys_before=0)
+        )  # fmt: skip
+        self.refused("result_expired", self.store.result, "alice", job_id)
+        self.assertEqual(job_id, self.submit("k", now=1000))
+        self.refused("key_conflict", self.store.submit, "alice", "k", JULY, now=1000)
+        self.assertEqual(("succeeded", 1), (self.state(job_id), self.store.receipt_count(job_id)))
+        self.assertEqual((sha256,), self.store.db.execute("SELECT sha256 FROM receipts").fetchone())
+        self.assertIs(False, self.store.finish(job_id, 1, REPORT, now=1001))
+
+    def test_after_the_time_of_keys_the_key_is_free(self) -> None:
+        """The same key is new work then, under a new number, with any arguments; nothing of the old is left.
+
+        Claims: C10-295.
+        """
+        job_id = self.succeeded("k")
+        self.assertEqual({"results": 0, "keys": 1}, self.store.prune(now=50, results_before=9, keys_before=9))
+        self.assertEqual(([], [], []), tuple(self.contents()[name] for name in ("jobs", "receipts", "events")))
+        self.refused("not_found", self.store.get, "alice", job_id)
+        self.assertEqual(2, self.store.submit("alice", "k", JULY, now=50))
+        self.assertEqual([], violations(self.path, accepted=[1, 2], pruned=[1], seen_seq=3))
+
+    def test_only_what_has_ended_goes(self) -> None:
+        """However old, what is not final stays; and so does what ended at the limit or later."""
+        for state in LIVE_STATES:
+            self.in_state(state, key=state)
+        for state in ("succeeded", "failed"):
+            self.in_state(state, key=state)  # at 5
+        before = self.contents()
+        self.assertEqual({"results": 0, "keys": 0}, self.store.prune(now=5, results_before=5, keys_before=5))
+        self.assertEqual(before, self.contents())
+        self.assertEqual({"results": 0, "keys": 2}, self.store.prune(now=9, results_before=5.1, keys_before=5.1))
+        self.assertEqual(3, len(self.contents()["jobs"]))
+
+    def test_the_oldest_go_first_and_a_call_is_bounded(self) -> None:
+        """At most `limit` of either kind a call; zero of both says that nothing is left."""
+        for number in range(5):
+            job_id, attempt = self.running(f"k{number}", capacity=99)
+            self.store.finish(job_id, attempt, REPORT, now=9 - number)
+        rounds = [self.store.prune(now=20, results_before=20, keys_before=7.5, limit=2) for _ in range(4)]
+        self.assertEqual([(2, 2), (1, 1), (0, 0), (0, 0)], [(r["results"], r["keys"]) for r in rounds])
+        self.assertEqual([1, 2], [row[0] for row in self.contents()["jobs"]])
+
+    def test_retention_walks_over_nothing_that_it_has_emptied(self) -> None:
+        """The results still kept have an index of their own: emptied ones are not in it."""
+        for number in range(3):
+            self.succeeded(f"k{number}")
+        self.store.prune(now=20, results_before=20, keys_before=0)
+        count = "SELECT count(*) FROM receipts INDEXED BY receipts_kept WHERE data IS NOT NULL AND ended_at < 99"
+        self.assertEqual((0,), self.store.db.execute(count).fetchone())
+
+    def test_an_equal_key_of_another_owner_is_not_touched(self) -> None:
+        """Alice's key goes with her old job; Bob's runs on under the same text."""
+        self.succeeded("k")
+        job_id, attempt = self.running("k", "bob")
+        self.store.prune(now=20, results_before=20, keys_before=20)
+        self.assertTrue(self.store.finish(job_id, attempt, REPORT, now=9))
+        self.assertEqual(job_id, self.submit("k", "bob"))
+
+    def test_results_must_not_outlive_their_keys(self) -> None:
+        """The three moments are in order, or nothing is removed."""
+        self.succeeded()
+        for moments in (
+            {"now": 20, "results_before": 21, "keys_before": 0},
+            {"now": 20, "results_before": 10, "keys_before": 11},
+        ):
+            self.refused("bad_input", self.store.prune, **moments)
+
+    def test_the_turn_survives_a_prune(self) -> None:
+        """When the last claim is removed the turn goes back to the one before, and nobody is skipped for ever."""
+        for owner in ("alice", "bob"):
+            self.store.submit_many(owner, [(f"k{n}", AUGUST) for n in range(3)], now=0)
+        served = []
+        for now in range(1, 7):
+            claimed = self.store.claim_next(now=now)
+            assert claimed is not None
+            self.store.finish(*claimed, REPORT, now=now)
+            served.append(claimed[0])
+            self.store.prune(now=now, results_before=now, keys_before=now)
+        self.assertEqual([1, 2, 3, 4, 5, 6], sorted(served))
+
+
+class Places(JobTestCase):
+    def test_an_owner_has_a_limit_of_his_own(self) -> None:
+        """Beyond it he is refused although the queue has room; others are not, and a repeat never is.
+
+        Claims: C10-290.
+        """
+        self.submit("a", owner_capacity=2)
+        self.submit("b", owner_capacity=2)
+        self.refused("owner_full", self.store.submit, "alice", "c", AUGUST, now=0, owner_capacity=2)
+        self.assertEqual(1, self.submit("a", owner_capacity=2))
+        self.submit("c", "bob", owner_capacity=2)
+        self.store.cancel("alice", 1)
+        self.submit("c", owner_capacity=2)
+
+    def test_a_full_queue_is_told_before_a_full_owner(self) -> None:
+        """Where both hold, the answer is the one that concerns everybody."""
+        self.submit("a")
+        self.refused("queue_full", self.store.submit, "alice", "b", AUGUST, now=0, capacity=1, owner_capacity=1)
+
+    def test_a_batch_is_taken_whole_or_not_at_all(self) -> None:
+        """Ids in the order given; a key that stands twice, or is known, is one job and takes one place."""
+        self.submit("known")
+        batch = [("x", AUGUST), ("known", AUGUST), ("y", JULY), ("x", AUGUST)]
+        self.refused("queue_full", self.store.submit_many, "alice", batch, now=0, capacity=2)
+        self.refused("owner_full", self.store.submit_many, "alice", batch, now=0, owner_capacity=2)
+        self.assertEqual([2, 1, 3, 2], self.store.submit_many("alice", batch, now=0, capacity=3, owner_capacity=3))
+        self.assertEqual([2, 1, 3, 2], self.store.submit_many("alice", batch, now=999, capacity=1))
+        self.assertEqual(["queued"], self.kinds(3))
+
+    def test_a_batch_is_one_commit(self) -> None:
+        """However many intents, the disk is waited for once."""
+        said: list[str] = []
+        self.store.db.set_trace_callback(said.append)
+        self.store.submit_many("alice", [(f"k{n}", AUGUST) for n in range(50)], now=0, capacity=99)
+        self.assertEqual(1, said.count("COMMIT"))
+
+
+class Lists(JobTestCase):
+    def test_jobs_are_listed_newest_first_in_pages(self) -> None:
+        """Each as `get` shows it; the last id of a page leads to the next."""
+        for number in range(5):
+            self.submit(f"k{number}")
+        self.submit("k", "bob")
+        self.succeeded("done")
+        whole = self.store.list_jobs("alice")
+        self.assertEqual([7, 5, 4, 3, 2, 1], [job["id"] for job in whole])
+        self.assertEqual([self.store.get("alice", job["id"]) for job in whole], whole)
+        pages: list[dict[str, Any]] = []
+        while page := self.store.list_jobs("alice", before=pages[-1]["id"] if pages else None, limit=2):
+            self.assertLessEqual(len(page), 2)
+            pages += page
+        self.assertEqual(whole, pages)
+        self.assertEqual([], self.store.list_jobs("alice", before=0))
+
+    def test_a_list_has_fifty_jobs_by_default(self) -> None:
+        """And a thousand at most."""
+        batch = [(f"k{number}", AUGUST) for number in range(60)]
+        self.store.submit_many("alice", batch, now=0, capacity=99)
+        self.assertEqual((50, 60), (len(self.store.list_jobs("alice")), len(self.store.list_jobs("alice", limit=1000))))
+        self.refused("bad_input", self.store.list_jobs, "alice", limit=MAX_LIMIT + 1)
+
+    def test_figures_of_the_live_work(self) -> None:
+        """For each owner with live work: states, leases that are over, and the longest wait of a due job."""
+        self.assertEqual({}, self.store.stats(now=0))
+        self.submit("a", now=2)
+        self.running("b", lease=5)
+        asked, _ = self.running("c", lease=50)
+        self.store.cancel("alice", asked)
+        job_id, attempt = self.running("d", "bob", lease=50)
+        self.store.fail(job_id, attempt, "temporary", now=2, retry_after=20)
+        self.succeeded("e", "carol")
+        self.assertEqual(
+            {
+                "alice": {"queued": 1, "running": 1, "cancel_requested": 1, "expired": 1, "oldest_wait": 8},
+                "bob": {"queued": 1, "running": 0, "cancel_requested": 0, "expired": 0, "oldest_wait": None},
+            },
+            self.store.stats(now=10),
+        )
+
+
+class Waiting(JobTestCase):
+    def wait(self, timeout: float, clock: ManualClock, **options: Any) -> str:
+        status = self.store.wait("alice", 1, timeout, clock=clock, sleep=clock.sleep, **options)
+        state: str = status["state"]
+        return state
+
+    def test_the_end_of_waiting_changes_nothing(self) -> None:
+        """The caller stops looking at 2; the job runs on and succeeds later.
+
+        Claims: C10-185, C10-190, C10-193, C10-210.
+        """
+        self.running()
+        before, clock = self.contents(), ManualClock()
+        self.assertEqual("running", self.wait(2, clock))
+        self.assertEqual((2, before), (clock.now, self.contents()))
+        self.assertTrue(self.store.finish(1, 1, REPORT, now=3))
+        self.assertEqual("succeeded", self.wait(2, clock))
+
+    def test_a_final_state_is_seen_within_one_poll(self) -> None:
+        """No sleep is longer than `poll`, and none comes after the end is seen."""
+        self.running()
+        clock = ManualClock()
+        finish = self.store.finish
+
+        def sleep(seconds: float) -> None:
+            clock.sleep(seconds)
+            if len(clock.slept) == 3:
+                finish(1, 1, REPORT, now=2)
+
+        status = self.store.wait("alice", 1, 60, clock=clock, sleep=sleep, poll=0.5)
+        self.assertEqual(("succeeded", [0.5] * 3), (status["state"], clock.slept))
+
+    def test_the_last_sleep_ends_with_the_time(self) -> None:
+        """What is left of the time is the most that is slept; no time at all is one look."""
+        self.submit()
+        clock = ManualClock()
+        self.wait(1.25, clock, poll=0.5)
+        self.assertEqual([0.5, 0.5, 0.25], clock.slept)
+        for timeout in (0, -5):
+            self.assertEqual("queued", self.wait(timeout, clock))
+        self.assertEqual(3, len(clock.slept))
+
+    def test_waiting_for_what_is_not_there_is_not_found(self) -> None:
+        """It is told at once, and for another's job alike."""
+        self.submit(owner="bob")
+        clock = ManualClock()
+        self.refused("not_found", self.store.wait, "alice", 1, 9, clock=clock, sleep=clock.sleep)
+        self.assertEqual([], clock.slept)
+
+    def test_three_clocks_end_at_three_moments(self) -> None:
+        """The caller's waiting ends at 2, the attempt's lease at 5, the deadline at 9: three answers.
+
+        Claims: C10-185, C10-210.
+        """
+        self.running(lease=4, deadline=9)
+        self.assertEqual("running", self.wait(2, ManualClock()))
+        self.refused("lease_expired", self.store.finish, 1, 1, REPORT, now=5)
+        self.assertIs(False, self.store.finish(1, 1, REPORT, now=9))
+        self.assertEqual("deadline_exceeded", self.store.get("alice", 1)["error"])
+
+
+class Upgrades(JobTestCase):
+    def old_file(self) -> None:
+        """Make the file of version 1, with a job in every state and the receipt of one."""
+        self.store.close()
+        for name in self.folder.iterdir():
+            name.unlink()
+        with closing(sqlite3.connect(self.path)) as db:
+            db.executescript(MIGRATIONS[0])
+            db.executescript(f"PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version=1;")
+            for number, (state, lease, error) in enumerate(
+                (
+                    ("queued", None, None), ("running", 50, None), ("cancel_requested", 50, None),
+                    ("succeeded", None, None), ("failed", None, "bad_input"), ("cancelled", None, None),
+                ), 1,
+            ):  # fmt: skip
+                attempt = 0 if state == "queued" else 1
+                db.execute(
+                    "INSERT INTO jobs VALUES (?, 'alice', ?, ?, ?, ?, 3, 100, 0, ?, 0, 0, ?)",
+                    (number, state, '{"args":{"month":"2026-08"},"tool":"reports.export","version":"1"}',
+                     state, attempt, lease, error),
+                )  # fmt: skip
+                kinds = dict.fromkeys(["queued", *(["running"] if attempt else []), state])
+                for kind in kinds:
+                    detail = '{"error":"bad_input"}' if kind == "failed" else "{}"
+                    claimed = 0 if kind == "queued" else attempt
+                    db.execute(
+                        "INSERT INTO events (job_id, attempt, kind, detail, at) VALUES (?, ?, ?, ?, 1)",
+                        (number, claimed, kind, detail),
+                    )
+            db.execute(
+                "INSERT INTO receipts VALUES (4, 1, ?, '{}')",
+                ("44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a",),
+            )
+            db.commit()
+
+    def test_a_file_of_version_1_is_upgraded_in_place(self) -> None:
+        """Every job keeps its state and goes on; what had ended counts as ended at its deadline."""
+        self.old_file()
+        self.store = self.open()
+        self.assertEqual((len(MIGRATIONS),), self.store.db.execute("PRAGMA user_version").fetchone())
+        self.assertEqual([], violations(self.path, accepted=range(1, 7)))
+        states = [job["state"] for job in self.store.list_jobs("alice")]
+        self.assertEqual(["cancelled", "failed", "succeeded", "cancel_requested", "running", "queued"], states)
+        self.assertEqual({}, self.store.result("alice", 4)["data"])
+        self.assertTrue(self.store.finish(2, 1, REPORT, now=5))
+        self.assertEqual((1, 1), self.store.claim_next(now=5))
+        self.assertEqual(4, self.submit("succeeded"))
+        self.assertEqual({"results": 2, "keys": 0}, self.store.prune(now=200, results_before=101, keys_before=5))
+        self.assertEqual({"results": 0, "keys": 4}, self.store.prune(now=200, results_before=101, keys_before=101))
+
+    def test_an_upgrade_that_is_interrupted_is_made_the_next_time(self) -> None:
+        """A failing statement of the upgrade leaves version 1 as it was."""
+        self.old_file()
+        before = self.contents()
+        broken = (MIGRATIONS[0], MIGRATIONS[1] + "CREATE TABLE jobs (a);")
+        with mock.patch("chapter10.jobs.MIGRATIONS", broken), self.assertRaises(StoreError):
+            self.open()
+        self.assertEqual(before, self.contents())
+        self.store = self.open()
+
+    def test_a_newer_file_is_refused_by_name(self) -> None:
+        """What a later version has written is not touched by this one."""
+        self.store.db.execute(f"PRAGMA user_version={len(MIGRATIONS) + 1}")
+        self.store.close()
+        before = self.path.read_bytes()
+        with self.assertRaises(StoreError) as caught:
+            self.open()
+        self.assertEqual("store_unavailable", caught.exception.code)
+        self.assertIn("newer", caught.exception.reason)
+        self.assertEqual(before, self.path.read_bytes())
+
+    def test_a_strange_file_is_refused_untouched(self) -> None:
+        """A database of somebody else, even with tables of our names, keeps every byte."""
+        strange = self.folder / "strange.db"
+        with closing(sqlite3.connect(strange)) as db:
+            db.executescript("CREATE TABLE jobs (id INTEGER); CREATE TABLE events (id INTEGER);")
+        before = strange.read_bytes()
+        with self.assertRaises(StoreError) as caught:
+            JobStore(strange)
+        self.assertEqual("store_unavailable", caught.exception.code)
+        self.assertEqual(before, strange.read_bytes())
+
+
+class Plans(unittest.TestCase):
+    """The cost of a call follows the live work and not the history."""
+
+    def statements(self) -> tuple[sqlite3.Connection, dict[str, Any]]:
+        """Run every verb and return each statement that it used, with one set of its parameters."""
+        seen: dict[str, Any] = {}
+
+        class Recorder(sqlite3.Connection):
+            def execute(self, sql: str, parameters: Any = ()) -> sqlite3.Cursor:
+                seen.setdefault(sql, parameters)
+                return super().execute(sql, parameters)
+
+            def executemany(self, sql: str, parameters: Any = ()) -> sqlite3.Cursor:
+                rows = list(parameters)
+                seen.setdefault(sql, rows[0] if rows else None)
+                return super().executemany(sql, rows)
+
+        connect = sqlite3.connect
+        with mock.patch("sqlite3.connect", lambda *given, **named: connect(*given, **named, factory=Recorder)):
+            for write in WRITES:
+                store = JobStore(":memory:")
+                self.addCleanup(store.close)
+                write.prepare(store)
+                write.call(store)
+        store.submit("alice", "last", AUGUST, now=0, owner_capacity=99)
+        job_id = store.list_jobs("alice")[0]["id"]
+        store.get("alice", job_id)
+        store.events("alice", job_id)
+        store.intent(job_id)
+        store.receipt_count(job_id)
+        store.result("alice", 3)
+        store.stats(now=1)
+        wanted = ("SELECT", "INSERT", "UPDATE", "DELETE")
+        made = re.compile(r"sqlite_master|^UPDATE (jobs|receipts) SET ended_at = ")
+        return store.db, {
+            sql: given for sql, given in seen.items() if sql.strip().startswith(wanted) and not made.search(sql.strip())
+        }
+
+    def test_no_statement_walks_a_table_or_sorts(self) -> None:
+        """Each is served by a key or an index; only the index of the live jobs is ever walked, and the newest
+        claim is the first entry of its own.
+
+        Claims: C10-288.
+        """
+        db, statements = self.statements()
+        self.assertGreater(len(statements), 20)
+        walks: set[str] = set()
+        for sql, given in statements.items():
+            with self.subTest(sql):
+                plan = [row[3] for row in sqlite3.Connection.execute(db, f"EXPLAIN QUERY PLAN {sql}", given)]
+                self.assertNotIn("TEMP B-TREE", " ".join(plan))
+                for step in plan:
+                    if step.startswith("SCAN"):
+                        walks.add(step.split()[-1])
+                        self.assertRegex(step, "INDEX (jobs_live|events_claims)$")
+                        if step.endswith("events_claims"):
+                            self.assertIn("ORDER BY seq DESC LIMIT 1", sql)
+        self.assertEqual({"jobs_live", "events_claims"}, walks)
+
+    def test_a_final_job_is_not_in_the_index_of_the_live(self) -> None:
+        """Fifty ended jobs leave it empty, so counting and claiming do not meet them."""
+        with JobStore(":memory:") as store:
+            for number in range(50):
+                store.submit("alice", f"k{number}", AUGUST, now=0)
+                store.cancel("alice", number + 1)
+            states = ", ".join(f"'{state}'" for state in LIVE_STATES)
+            count = f"SELECT count(*) FROM jobs INDEXED BY jobs_live WHERE state IN ({states})"
+            self.assertEqual((0,), store.db.execute(count).fetchone())
+
+    def test_each_verb_is_few_statements(self) -> None:
+        """BEGIN, one look, the writes, COMMIT: the number of statements of each way to write is fixed."""
+        counts = {}
+        for write in WRITES:
+            with JobStore(":memory:") as store:
+                write.prepare(store)
+                said: list[str] = []
+                store.db.set_trace_callback(said.append)
+                write.call(store)
+                counts[write.name] = len(said)
+        most = {"submit": 6, "claim": 5, "claim next": 6, "renew": 4, "progress": 5, "finish": 6, "fail": 6,
+                "cancel while running": 5}  # fmt: skip
+        for name, statements in most.items():
+            self.assertLessEqual(counts[name], statements, name)
+
+
+if __name__ == "__main__":
+    unittest.main()
