@@ -196,18 +196,21 @@ async def run(
             timer.cancel()
         if not execution.ended:
             return Ending(error=TimeoutError(), ended=await execution.stop(task, grace_seconds))
+    if execution.ending.error is not None and not task.cancelled():
+        task.exception()  # a stop that is raised again by the caller; asking keeps the loop from complaining
     return execution.ending
 
 
 class _Execution:
     """A coroutine handler on its way. It notes its own end and wakes who waits, in one turn of the loop."""
 
-    __slots__ = ("_arguments", "_handler", "_on_end", "ended", "ending", "woken")
+    __slots__ = ("_arguments", "_given_up", "_handler", "_on_end", "ended", "ending", "woken")
 
     def __init__(self, handler: Callable[..., Any], arguments: dict[str, Any], on_end: Callable[[], None]) -> None:
         self._handler = handler
         self._arguments = arguments
         self._on_end = on_end
+        self._given_up = False
         self.ending = Ending()
         self.ended = False
         self.woken: asyncio.Future[None] | None = None  # None: nobody waits yet
@@ -220,11 +223,11 @@ class _Execution:
     async def _call(self) -> None:
         try:
             self.ending.value = await self._handler(**self._arguments)
-        except Exception as error:
-            self.ending.error = error
         except BaseException as error:
             self.ending.error = error
-            raise
+            # Ctrl-C is raised again by who waits, where it does not tear the loop; if nobody does, here.
+            if self._given_up or isinstance(error, asyncio.CancelledError | GeneratorExit):
+                raise
         finally:
             self.ended = True
             self._on_end()
@@ -233,6 +236,7 @@ class _Execution:
 
     async def stop(self, task: asyncio.Task[None], grace_seconds: float) -> bool:
         """Cancel the task once and wait for the grace; keep it in sight while it goes on. Say whether it ended."""
+        self._given_up = True
         _abandoned.add(task)
         task.add_done_callback(self._note_late_end)
         task.cancel()
@@ -243,8 +247,8 @@ class _Execution:
         if not self.ended:  # cancelled before its first step, so that nothing in it ran
             self.ended = True
             self._on_end()
-        if isinstance(self.ending.error, Exception):
-            _log.info("a handler failed after its time was over", exc_info=self.ending.error)
+        if not task.cancelled() and task.exception() is not None:  # asking also keeps the loop from complaining
+            _log.info("a handler failed after its time was over", exc_info=task.exception())
 
 
 async def _run_thread(
@@ -259,22 +263,20 @@ async def _run_thread(
     ended: asyncio.Future[Ending] = loop.create_future()
     context = contextvars.copy_context()
 
-    def report(ending: Ending) -> None:
-        on_end()
+    def body() -> None:
+        ending = Ending()
+        try:
+            ending.value = context.run(handler, **arguments)
+        except BaseException as error:
+            ending.error = error
+            if loop.is_closed():  # nobody is left who could raise it again
+                raise
+        finally:
+            on_end()
         try:
             loop.call_soon_threadsafe(_deliver, ended, ending)
         except RuntimeError:  # the loop is closed: nobody waits for a late result
             pass
-
-    def body() -> None:
-        try:
-            ending = Ending(context.run(handler, **arguments))
-        except Exception as error:
-            ending = Ending(error=error)
-        except BaseException as error:
-            report(Ending(error=error))
-            raise
-        report(ending)
 
     thread = threading.Thread(target=body, name="tool handler", daemon=True)
     try:

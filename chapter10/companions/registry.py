@@ -138,11 +138,11 @@ class _Entry:
     def _check_handler_fits(self, schema: dict[str, Any]) -> None:
         """Refuse a schema that lets a model send what the handler does not take, or leave out what it needs."""
         described = set(schema.get("properties", ()))
+        if self.spec.context_argument in described:
+            raise RegistryError("invalid_tool", "context_argument", "a model could give it")
         unknown = described - self.signature.names
         if unknown and not self.signature.any_name:
             raise RegistryError("invalid_tool", "parameters", f"the handler does not take {min(unknown)}")
-        if self.spec.context_argument in described:
-            raise RegistryError("invalid_tool", "context_argument", "a model could give it")
 
     def _schema_implies_signature(self, schema: dict[str, Any]) -> bool:
         """Whether what this schema accepts is always taken by the handler, so that no call needs to ask."""

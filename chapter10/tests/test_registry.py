@@ -1,0 +1,1526 @@
+"""The registry: every rule of the boundary, each failure with the number of times that the handler was called."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import dataclasses
+import functools
+import inspect
+import json
+import logging
+import threading
+import unittest
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from chapter10.catalog import Catalog, Tool
+from chapter10.companions.attempt import MAX_WAITING, Places
+from chapter10.companions.registry import (
+    ApprovalRequest,
+    CallContext,
+    RegistryError,
+    Status,
+    ToolRegistry,
+    ToolSpec,
+    invoke_tool,
+)
+from chapter10.companions.tool_spec import CODES, EFFECTS, RETRYABLE, TEXTS
+from chapter10.tests.support import TOP
+from chapter10.tests.virtual_time import VirtualLoop, pause, run_virtual
+
+T = TypeVar("T")
+
+ORDER = {
+    "type": "object",
+    "properties": {"order_id": {"type": "string", "maxLength": 12}, "limit": {"type": "integer"}},
+    "required": ["order_id"],
+    "additionalProperties": False,
+}
+LOG = "chapter10.companions.registry"
+
+
+def failure(code: str) -> dict[str, Any]:
+    return {"ok": False, "error": code, "retryable": code == "transient_failure"}
+
+
+class Scripted:
+    """A handler that answers its calls one after another from a script: values to return, errors to raise."""
+
+    def __init__(self, *script: Any) -> None:
+        self.script = list(script)
+        self.calls: list[dict[str, Any]] = []
+
+    async def __call__(self, order_id: str, limit: int = 1) -> Any:
+        self.calls.append({"order_id": order_id, "limit": limit})
+        step = self.script.pop(0) if len(self.script) > 1 else self.script[0]
+        if isinstance(step, BaseException):
+            raise step
+        if callable(step):
+            return await step()
+        return step
+
+
+async def never() -> None:
+    """Wait for ever, and obey a cancel."""
+    await asyncio.get_running_loop().create_future()
+
+
+def spec(handler: Callable[..., Any], effect: str = "read", **options: Any) -> ToolSpec:
+    """A spec with usual numbers: one second, three attempts, a thousand characters."""
+    usual: dict[str, Any] = {
+        "name": "orders.get",
+        "description": "Reads an order.",
+        "timeout_seconds": 1.0,
+        "max_attempts": 3,
+        "max_output_chars": 1000,
+        "parameters": ORDER,
+    }
+    return ToolSpec(**(usual | {"handler": handler, "effect": effect} | options))
+
+
+def registry_of(*specs: ToolSpec, **options: Any) -> ToolRegistry:
+    registry = ToolRegistry(**options)
+    for one in specs:
+        registry.register(one)
+    return registry
+
+
+class RegistryTestCase(unittest.TestCase):
+    """A test whose log is silent, and which calls in virtual time."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        logging.disable(logging.WARNING)
+        self.addCleanup(logging.disable, logging.NOTSET)
+
+    def call(self, one: ToolSpec, arguments: Any = None, **options: Any) -> dict[str, Any]:
+        """Register one tool and call it in virtual time."""
+        given = {"order_id": "A1"} if arguments is None else arguments
+        registry = registry_of(one)
+        return run_virtual(lambda loop: registry.invoke(one.name, given, **options))
+
+    def run_virtual(self, main: Callable[[VirtualLoop], Coroutine[Any, Any, T]]) -> T:
+        return run_virtual(main)
+
+
+class Registering(RegistryTestCase):
+    """What can be registered."""
+
+    def test_a_spec_has_the_seven_fields_of_the_document_first(self) -> None:
+        """The order is an interface, and a spec does not change.
+
+        Claims: T6-012.
+        """
+        names = [field.name for field in dataclasses.fields(ToolSpec)][:7]
+        self.assertEqual(
+            names,
+            ["name", "description", "effect", "timeout_seconds", "max_attempts", "max_output_chars", "handler"],
+        )
+        one = ToolSpec("search", "Searches.", "read", 1.0, 3, 100, Scripted("x"))
+        with self.assertRaises(dataclasses.FrozenInstanceError):
+            one.name = "other"  # type: ignore[misc]
+
+    def test_there_are_three_effects(self) -> None:
+        """Another word, the catalog's `write` included, is refused.
+
+        Claims: T6-007.
+        """
+        self.assertEqual(EFFECTS, ("read", "reversible_write", "irreversible_write"))
+        for effect in EFFECTS:
+            spec(Scripted("x"), effect)
+        others: list[Any] = ["write", "", "READ", None, 1, []]
+        for other in others:
+            with self.assertRaises(RegistryError):
+                spec(Scripted("x"), other)
+
+    def test_a_registry_starts_empty(self) -> None:
+        """It needs no argument and knows no name.
+
+        Claims: T6-013, T6-015.
+        """
+        registry = ToolRegistry()
+
+        self.assertIsNone(registry.get("x"))
+        self.assertEqual(list(registry.catalog().tools), [])
+
+    def test_get_gives_the_registered_object(self) -> None:
+        """The same object, and none for another case of the name.
+
+        Claims: T6-015.
+        """
+        one = spec(Scripted("x"), name="search")
+        registry = registry_of(one)
+
+        self.assertIs(registry.get("search"), one)
+        self.assertIsNone(registry.get("Search"))
+
+    def test_a_name_is_registered_once(self) -> None:
+        """The second is refused and the first stays; names that differ in case are two names.
+
+        Claims: T6-014.
+        """
+        first = spec(Scripted("first"), name="search")
+        registry = registry_of(first)
+
+        with self.assertRaises(ValueError) as caught:
+            registry.register(spec(Scripted("second"), name="search"))
+
+        self.assertEqual(str(caught.exception), "duplicate_tool")
+        self.assertIs(registry.get("search"), first)
+        registry.register(spec(Scripted("x"), name="Search"))
+
+    def test_what_cannot_run_is_refused_when_it_is_registered(self) -> None:
+        """Each field at the door, and nothing is registered."""
+        table: list[tuple[str, Any]] = [
+            ("name", ""), ("name", 1), ("name", "a\nb"), ("description", None), ("description", "\ud800"),
+            ("timeout_seconds", 0), ("timeout_seconds", -1.0), ("timeout_seconds", float("nan")),
+            ("timeout_seconds", float("inf")), ("timeout_seconds", True), ("timeout_seconds", 4000),
+            ("timeout_seconds", "1"), ("max_attempts", 0), ("max_attempts", True), ("max_attempts", 1.0),
+            ("max_attempts", 10**9), ("max_output_chars", 0), ("max_output_chars", None), ("handler", None),
+            ("handler", "print"), ("permission", ""), ("permission", None), ("keywords", "word"), ("version", 2),
+            ("keywords", ("two words",)), ("concurrency_safe", "yes"), ("max_concurrency", 0), ("approval", 1),
+            ("max_concurrency", True), ("status_query", "x"), ("idempotency_key", 7), ("redact", None),
+            ("parameters", []), ("parameters", {"type": "text"}), ("parameters", {"if": {}}), ("parameters", "object"),
+            ("context_argument", "nowhere"), ("context_argument", "limit"),
+        ]  # fmt: skip
+        for field, value in table:
+            registry = ToolRegistry()
+            with self.subTest(field=field, value=value), self.assertRaises(RegistryError) as caught:
+                options: dict[str, Any] = {"handler": Scripted("x"), field: value}
+                registry.register(spec(options.pop("handler"), **options))
+            self.assertEqual(caught.exception.code, "invalid_tool")
+            self.assertEqual(caught.exception.field.split("/")[0], field)
+            self.assertEqual(list(registry.catalog().tools), [])
+        with self.assertRaises(RegistryError):
+            ToolRegistry().register("search")  # type: ignore[arg-type]
+
+    def test_a_schema_and_a_handler_that_disagree_are_refused(self) -> None:
+        """A model would be told of an argument that cannot take effect.
+
+        Claims: T6-016.
+        """
+
+        async def positional(order_id: str, /) -> str:
+            return order_id
+
+        for handler, parameters in (
+            (Scripted("x"), {"properties": {"line_limit": {}}}),
+            (positional, ORDER),
+        ):
+            with self.subTest(handler=handler), self.assertRaises(RegistryError):
+                ToolRegistry().register(spec(handler, parameters=parameters))
+
+    def test_the_description_comes_from_the_registered_item(self) -> None:
+        """What the model is told, what may run and the handler change together or not at all.
+
+        Claims: T6-016.
+        """
+        old = spec(Scripted("old"), permission="orders:read", keywords=("order",))
+        registry = registry_of(old)
+        (hit,) = registry.catalog().search("order", {"orders:read"})
+        (loaded,) = registry.catalog().load([hit], {"orders:read"})
+        self.assertEqual(loaded["parameters"], ORDER)
+        self.assertEqual(loaded["description"], old.description)
+
+        registry.replace(dataclasses.replace(old, handler=Scripted("new"), description="Reads one order.", version="2"))
+
+        (hit,) = registry.catalog().search("order", {"orders:read"})
+        self.assertEqual((hit["description"], hit["version"]), ("Reads one order.", "2"))
+        self.assertEqual(
+            self.run_virtual(lambda loop: registry.invoke("orders.get", {"order_id": "A"}, grants={"orders:read"})),
+            {"ok": True, "data": "new"},
+        )
+
+    def test_a_removed_tool_is_neither_found_nor_called(self) -> None:
+        """Both sides at once, and removing or replacing what is not there is refused."""
+        registry = registry_of(spec(Scripted("x"), keywords=("order",)))
+
+        registry.remove("orders.get")
+
+        self.assertEqual(registry.catalog().search("order", {"public"}), [])
+        self.assertEqual(invoke_tool(registry, "orders.get", {}), failure("unknown_tool"))
+        changes: list[Callable[[], None]] = [
+            lambda: registry.remove("orders.get"),
+            lambda: registry.replace(spec(Scripted("x"))),
+        ]
+        for change in changes:
+            with self.assertRaises(RegistryError) as caught:
+                change()
+            self.assertEqual(caught.exception.code, "not_registered")
+
+    def test_a_spec_without_a_schema_takes_it_from_the_signature(self) -> None:
+        """The document's seven fields are enough: names and what is required are known."""
+        handler = Scripted("x")
+        registry = registry_of(ToolSpec("search", "Searches.", "read", 1.0, 3, 100, handler))
+
+        self.assertEqual(invoke_tool(registry, "search", {"order_id": "A"}), {"ok": True, "data": "x"})
+        self.assertEqual(invoke_tool(registry, "search", {}), failure("invalid_arguments"))
+        self.assertEqual(invoke_tool(registry, "search", {"order_id": "A", "x": 1}), failure("invalid_arguments"))
+        self.assertEqual(len(handler.calls), 1)
+
+
+class TheDocumentsForm(RegistryTestCase):
+    """`invoke_tool` and its dicts."""
+
+    def test_the_call_has_three_arguments(self) -> None:
+        """Registry, name, arguments, in this order.
+
+        Claims: T6-017.
+        """
+        self.assertEqual(list(inspect.signature(invoke_tool).parameters), ["registry", "name", "arguments"])
+
+    def test_an_unknown_name(self) -> None:
+        """The answer names no tool that exists.
+
+        Claims: T6-018.
+        """
+        registry = registry_of(spec(Scripted("x"), name="secret.tool"))
+
+        for name in ("orders.get", "", None, 1, "secret.tool "):
+            self.assertEqual(
+                invoke_tool(registry, name, {}),  # type: ignore[arg-type]
+                {"ok": False, "error": "unknown_tool", "retryable": False},
+            )
+
+    def test_a_success_has_two_keys(self) -> None:
+        """Text as it is, other values as JSON.
+
+        Claims: T6-019.
+        """
+        for value, data in (("paid", "paid"), (42, "42"), ({"b": 1, "a": None}, '{"a":null,"b":1}'), (None, "")):
+            registry = registry_of(spec(Scripted(value)))
+            self.assertEqual(invoke_tool(registry, "orders.get", {"order_id": "A"}), {"ok": True, "data": data})
+
+    def test_each_failure_of_a_handler_has_its_dict(self) -> None:
+        """A refusal, a passing fault and everything else; the calls are counted.
+
+        Claims: T6-020, T6-021, T6-023, T6-042.
+        """
+        table: list[tuple[Exception, str, int]] = [
+            (PermissionError("no"), "forbidden", 1),
+            (ConnectionError("lost"), "transient_failure", 3),
+            (ConnectionResetError("lost"), "transient_failure", 3),
+            (TimeoutError("slow"), "transient_failure", 3),
+            (KeyError("x"), "tool_failure", 1),
+            (OSError("disk"), "tool_failure", 1),
+            (FileNotFoundError("file"), "tool_failure", 1),
+            (RecursionError("deep"), "tool_failure", 1),
+            (ValueError("bad"), "tool_failure", 1),
+            (StopAsyncIteration("end"), "tool_failure", 1),
+        ]
+        for error, code, calls in table:
+            with self.subTest(error=error):
+                handler = Scripted(error)
+                registry = registry_of(spec(handler))
+                self.assertEqual(
+                    invoke_tool(registry, "orders.get", {"order_id": "A"}),
+                    {"ok": False, "error": code, "retryable": code == "transient_failure"},
+                )
+                self.assertEqual(len(handler.calls), calls)
+
+    def test_a_missing_argument_never_reaches_the_handler(self) -> None:
+        """For a read and for a write: the body is not entered.
+
+        Claims: T6-022, T6-035, T6-042.
+        """
+        for effect in EFFECTS:
+            handler = Scripted("x")
+            registry = registry_of(spec(handler, effect))
+            self.assertEqual(
+                invoke_tool(registry, "orders.get", {}),
+                {"ok": False, "error": "invalid_arguments", "retryable": False},
+            )
+            self.assertEqual(handler.calls, [])
+
+    def test_a_type_error_inside_a_handler_is_the_tools_own(self) -> None:
+        """The caller is not blamed for a bug that came after the call began.
+
+        Claims: T6-022.
+        """
+        handler = Scripted(TypeError("unsupported operand"))
+
+        self.assertEqual(self.call(spec(handler)), failure("tool_failure"))
+        self.assertEqual(len(handler.calls), 1)
+
+    def test_inside_a_running_loop_the_plain_form_is_refused(self) -> None:
+        """It would block the loop; nothing is called."""
+        handler = Scripted("x")
+        registry = registry_of(spec(handler))
+
+        async def main(loop: VirtualLoop) -> None:
+            with self.assertRaises(RuntimeError):
+                invoke_tool(registry, "orders.get", {"order_id": "A"})
+
+        self.run_virtual(main)
+        self.assertEqual(handler.calls, [])
+
+    def test_codes_have_one_verdict_and_one_text_each(self) -> None:
+        """Only a passing fault may simply be tried again."""
+        self.assertEqual([code for code in CODES if RETRYABLE[code]], ["transient_failure"])
+        self.assertEqual(set(TEXTS), set(CODES))
+
+
+class Arguments(RegistryTestCase):
+    """What reaches a handler."""
+
+    def test_too_long_arguments_are_caught_before_the_handler(self) -> None:
+        """The schema's maximum, and the bound for everything.
+
+        Claims: T6-002, T6-003.
+        """
+        handler = Scripted("x")
+
+        for order_id in ("x" * 13, "x" * 2_000_000):
+            self.assertEqual(self.call(spec(handler), {"order_id": order_id}), failure("invalid_arguments"))
+        self.assertEqual(
+            self.call(spec(handler), json.dumps({"order_id": "x" * 2_000_000})), failure("invalid_arguments")
+        )
+        self.assertEqual(handler.calls, [])
+
+    def test_types_are_those_of_json(self) -> None:
+        """True is no integer, 3.0 is one and stays a float."""
+        for limit, called in ((True, False), (3.0, True), (3.5, False), ("3", False), (None, False)):
+            handler = Scripted("x")
+            answer = self.call(spec(handler), {"order_id": "A", "limit": limit})
+            self.assertEqual(answer["ok"], called)
+            self.assertEqual(len(handler.calls), int(called))
+
+    def test_an_argument_that_cannot_take_effect_is_refused(self) -> None:
+        """A misspelled option is not dropped, also where the schema is open, and its name is told on request."""
+        for parameters in (ORDER, {"properties": ORDER["properties"]}, {}, None):
+            handler = Scripted("x")
+            answer = self.call(spec(handler, parameters=parameters), {"order_id": "A", "line_limit": 5}, explain=True)
+            self.assertEqual(answer["error"], "invalid_arguments")
+            self.assertEqual([problem["path"] for problem in answer["problems"]], ["/line_limit"])
+            self.assertEqual(handler.calls, [])
+
+    def test_what_a_handler_needs_is_asked_for_under_an_open_schema(self) -> None:
+        """The signature is checked before the call, not by a `TypeError` in it.
+
+        Claims: T6-022, T6-035.
+        """
+        handler = Scripted("x")
+
+        answer = self.call(spec(handler, parameters={}), {}, explain=True)
+
+        self.assertEqual(answer["problems"], [{"path": "/order_id", "keyword": "required", "reason": "is missing"}])
+        self.assertEqual(handler.calls, [])
+
+    def test_cut_off_arguments_are_never_executed(self) -> None:
+        """Text that ends early, and a whole text of an answer that hit its limit."""
+        handler = Scripted("x")
+        for arguments, options in (('{"order_id": "A', {}), ("", {}), ('{"order_id": "A"}', {"cut_off": True})):
+            answer = self.call(spec(handler), arguments, explain=True, **options)
+            self.assertEqual(answer["error"], "invalid_arguments")
+            self.assertEqual(answer["problems"], [{"path": "", "keyword": "json", "reason": "was cut off"}])
+        self.assertEqual(handler.calls, [])
+
+    def test_text_that_is_no_strict_json_object_is_refused(self) -> None:
+        """NaN, a key twice, half a character, another type."""
+        handler = Scripted("x")
+        refused: list[Any] = [
+            '{"order_id": NaN}', '{"order_id":"A","order_id":"B"}', '{"order_id":"\\ud800"}', "[]", "null", '"A"', "{]",
+            [], 1, ("order_id", "A"), {"order_id": float("nan")}, {1: "A"}, {"order_id": b"A"}, {"order_id": "\ud800"},
+        ]  # fmt: skip
+        for arguments in refused:
+            with self.subTest(arguments=arguments):
+                self.assertEqual(self.call(spec(handler), arguments), failure("invalid_arguments"))
+        self.assertEqual(self.call(spec(handler), '{"order_id":"A"}'), {"ok": True, "data": "x"})
+        self.assertEqual(len(handler.calls), 1)
+
+    def test_a_handler_gets_a_copy_at_every_attempt(self) -> None:
+        """What it changes is seen neither by the caller nor by its own repetition."""
+        seen = []
+
+        async def greedy(items: list[int]) -> str:
+            seen.append(list(items))
+            items.clear()
+            raise ConnectionError
+
+        given = {"items": [1, 2]}
+        self.call(spec(greedy, parameters=None), given)
+
+        self.assertEqual(seen, [[1, 2]] * 3)
+        self.assertEqual(given, {"items": [1, 2]})
+
+    def test_options_of_a_wrong_type_are_the_programs_mistake(self) -> None:
+        """They raise, before anything is called, and never look like an answer."""
+        handler = Scripted("x")
+        for options in (
+            {"key": ""}, {"key": 5}, {"key": "k" * 501}, {"loaded": "x"}, {"approved": "yes"}, {"approved": 1},
+            {"remaining": 5}, {"grants": "orders:read"}, {"grants": {1}}, {"grants": None},
+        ):  # fmt: skip
+            with self.subTest(options=options), self.assertRaises(RegistryError) as caught:
+                self.call(spec(handler, permission="orders:read"), **options)
+            self.assertEqual(caught.exception.code, "invalid_call")
+        for made in ({"max_running": 0}, {"max_running": True}, {"grace_seconds": 0}, {"grace_seconds": float("nan")}):
+            with self.subTest(made=made), self.assertRaises(RegistryError):
+                ToolRegistry(**made)  # type: ignore[arg-type,unused-ignore]
+        self.assertEqual(handler.calls, [])
+
+
+class Permission(RegistryTestCase):
+    """Who may call, at which moment."""
+
+    def test_the_way_of_a_call_has_its_order_and_a_refusal_ends_it(self) -> None:
+        """Schema, permission, approval, permission again, handler, secrets, cut; each refusal is the last step.
+
+        Claims: T6-005, T6-024.
+        """
+        steps: list[str] = []
+        held = {"orders:read"}
+
+        def grants() -> set[str]:
+            steps.append("permission")
+            return set(held)
+
+        def approve(request: ApprovalRequest) -> bool:
+            steps.append("approval")
+            return bool(request.arguments["order_id"] != "refused")
+
+        async def handler(order_id: str) -> str:
+            steps.append("handler")
+            return order_id * 600
+
+        def redact(text: str) -> str:
+            steps.append("redact")
+            return text
+
+        one = spec(
+            handler,
+            parameters={"properties": {"order_id": {"type": "string"}}},
+            permission="orders:read",
+            approval=True,
+            redact=redact,
+        )
+        whole = ["permission", "approval", "permission", "handler", "redact"]
+        answer = self.call(one, {"order_id": "ab"}, grants=grants, approved=approve)
+        self.assertEqual((answer["truncated"], len(answer["data"]), steps), (True, 1000, whole))
+
+        for arguments, given, code, expected in (
+            ({"order_id": 1}, {"orders:read"}, "invalid_arguments", []),
+            ({"order_id": "a"}, set(), "forbidden", whole[:1]),
+            ({"order_id": "refused"}, {"orders:read"}, "approval_required", whole[:2]),
+        ):
+            steps.clear()
+            held = given
+            self.assertEqual(self.call(one, arguments, grants=grants, approved=approve), failure(code))
+            self.assertEqual(steps, expected)
+
+    def test_without_the_permission_nothing_is_called(self) -> None:
+        """A refusal is not repeated, for a read and for a write.
+
+        Claims: T6-038, T6-042.
+        """
+        for effect in EFFECTS:
+            handler = Scripted("x")
+            one = spec(handler, effect, permission="orders:read")
+            for grants in ((), {"orders"}, ["orders:write"]):
+                self.assertEqual(self.call(one, grants=grants, approved=True), failure("forbidden"))
+            self.assertEqual(handler.calls, [])
+
+    def test_a_refusal_by_the_handler_is_not_repeated(self) -> None:
+        """The service behind the tool refused; a write is not asked for its state either.
+
+        Claims: T6-020, T6-038, T6-042.
+        """
+        for effect in EFFECTS:
+            handler = Scripted(PermissionError("row level"))
+            answer = self.call(spec(handler, effect), approved=True)
+            self.assertEqual(answer, failure("forbidden"))
+            self.assertEqual(len(handler.calls), 1)
+
+    def test_a_grant_that_is_revoked_while_somebody_approves_counts(self) -> None:
+        """The last look is after the approval, at the moment of execution."""
+        handler = Scripted("x")
+        held = {"orders:read"}
+
+        def approve(request: ApprovalRequest) -> bool:
+            held.clear()
+            return True
+
+        answer = self.call(spec(handler, permission="orders:read", approval=True), grants=held, approved=approve)
+
+        self.assertEqual(answer, failure("forbidden"))
+        self.assertEqual(handler.calls, [])
+
+    def test_a_grant_that_is_revoked_between_attempts_counts(self) -> None:
+        """A repetition is an execution of its own."""
+        held = {"orders:read"}
+
+        async def lose() -> None:
+            held.clear()
+            raise ConnectionError
+
+        handler = Scripted(lose)
+        answer = self.call(spec(handler, permission="orders:read"), grants=lambda: held)
+
+        self.assertEqual(answer, failure("forbidden"))
+        self.assertEqual(len(handler.calls), 1)
+
+    def test_a_changed_definition_is_not_executed(self) -> None:
+        """The catalog's word is `denied` or `stale_definition`; this side says `forbidden`, the log says which.
+
+        Claims: T6-038.
+        """
+        handler = Scripted("x")
+        one = spec(handler, permission="orders:read", keywords=("order",))
+        grants = {"orders:read"}
+        changes: list[tuple[Callable[[ToolRegistry], None], str]] = [
+            (lambda registry: registry.replace(dataclasses.replace(one, description="New.")), "stale_definition"),
+            (lambda registry: registry.replace(dataclasses.replace(one, version="2")), "stale_definition"),
+            (lambda registry: registry.replace(dataclasses.replace(one, permission="x")), "denied"),
+            (
+                lambda registry: registry.catalog().tools.update(
+                    {one.name: Tool(one.name, "x", (), "orders:read", "read")}
+                ),
+                "stale_definition",
+            ),
+        ]
+        for change, word in changes:
+            registry = registry_of(one)
+            (loaded,) = registry.catalog().load(registry.catalog().search("order", grants), grants)
+
+            def call(loop: VirtualLoop, registry: ToolRegistry = registry, loaded: Any = loaded) -> Any:
+                return registry.invoke(one.name, {"order_id": "A"}, grants=grants, loaded=loaded)
+
+            self.assertEqual(self.run_virtual(call), {"ok": True, "data": "x"})
+            change(registry)
+            logging.disable(logging.NOTSET)
+            with self.assertLogs(LOG, logging.WARNING) as log:
+                self.assertEqual(self.run_virtual(call), failure("forbidden"))
+            self.assertIn(word, log.output[0])
+        self.assertEqual(len(handler.calls), 4)
+
+    def test_a_spec_that_is_replaced_while_somebody_approves_is_not_executed(self) -> None:
+        """What was approved is not what would run; neither the old nor the new handler is called."""
+        old, new = Scripted("old"), Scripted("new")
+        registry = registry_of(spec(old, approval=True))
+
+        def approve(request: ApprovalRequest) -> bool:
+            registry.replace(spec(new, approval=True, description="Does more."))
+            return True
+
+        answer = self.run_virtual(lambda loop: registry.invoke("orders.get", {"order_id": "A"}, approved=approve))
+
+        self.assertEqual(answer, failure("forbidden"))
+        self.assertEqual((old.calls, new.calls), ([], []))
+
+
+class Approval(RegistryTestCase):
+    """What runs only when somebody has said so."""
+
+    def test_an_irreversible_write_needs_an_approval(self) -> None:
+        """Without one it is not called; with one, exactly once.
+
+        Claims: T6-010, T6-042.
+        """
+        handler = Scripted("sent")
+
+        self.assertEqual(self.call(spec(handler, "irreversible_write")), failure("approval_required"))
+        self.assertEqual(handler.calls, [])
+        self.assertEqual(self.call(spec(handler, "irreversible_write"), approved=True), {"ok": True, "data": "sent"})
+        self.assertEqual(len(handler.calls), 1)
+
+    def test_only_a_true_answer_approves(self) -> None:
+        """An error, a word, a pending answer that says no: not called."""
+
+        async def later(answer: object) -> object:
+            return answer
+
+        def broken(request: ApprovalRequest) -> bool:
+            raise OSError("the desk is closed")
+
+        answers: list[tuple[Callable[[ApprovalRequest], Any], bool]] = [
+            (lambda request: True, True),
+            (lambda request: later(True), True),
+            (lambda request: later(False), False),
+            (lambda request: "yes", False),
+            (lambda request: 1, False),
+            (lambda request: None, False),
+            (broken, False),
+        ]
+        for approve, called in answers:
+            handler = Scripted("sent")
+            answer = self.call(spec(handler, "irreversible_write"), approved=approve)
+            self.assertEqual(answer, {"ok": True, "data": "sent"} if called else failure("approval_required"))
+            self.assertEqual(len(handler.calls), int(called))
+
+    def test_who_approves_sees_what_will_run_and_cannot_change_it(self) -> None:
+        """Name, version, effect, description, digest, and a copy of the arguments."""
+        handler = Scripted("sent")
+        requests = []
+
+        def approve(request: ApprovalRequest) -> bool:
+            requests.append((request.tool, request.version, request.effect, dict(request.arguments)))
+            request.arguments["order_id"] = "other"
+            return True
+
+        self.call(spec(handler, "irreversible_write"), approved=approve)
+
+        self.assertEqual(requests, [("orders.get", "1", "irreversible_write", {"order_id": "A1"})])
+        self.assertEqual(handler.calls, [{"order_id": "A1", "limit": 1}])
+
+
+class Repetition(RegistryTestCase):
+    """The failure matrix: how often a handler is called."""
+
+    def write(self, handler: Any, effect: str, **options: Any) -> tuple[dict[str, Any], list[str]]:
+        """Call a write with a business key and note the order of calls and status queries."""
+        events: list[str] = []
+        states = options.pop("states", None)
+
+        async def logged(order_id: str) -> Any:
+            events.append("write")
+            return await handler(order_id)
+
+        async def status(key: str, arguments: dict[str, Any]) -> Any:
+            events.append(f"status {key} {arguments['order_id']}")
+            state = states.pop(0) if states else Status("unknown")
+            if isinstance(state, Exception):
+                raise state
+            return state
+
+        one = spec(logged, effect, status_query=None if states is None else status, **options)
+        answer = self.call(one, approved=True, key="k")
+        return answer, events
+
+    def test_a_read_is_repeated_after_a_passing_fault(self) -> None:
+        """One lost connection, then the answer.
+
+        Claims: T6-008, T6-042.
+        """
+        handler = Scripted(ConnectionError(), "paid")
+
+        self.assertEqual(self.call(spec(handler)), {"ok": True, "data": "paid"})
+        self.assertEqual(len(handler.calls), 2)
+
+    def test_a_read_is_repeated_at_most_twice(self) -> None:
+        """Three calls at most, fewer when the spec says so, and the time of all of them is used up.
+
+        Claims: T6-036, T6-026, T6-042.
+        """
+        for most, calls in ((1, 1), (2, 2), (3, 3), (10, 3)):
+            handler = Scripted(ConnectionError())
+            self.assertEqual(self.call(spec(handler, max_attempts=most)), failure("transient_failure"))
+            self.assertEqual(len(handler.calls), calls)
+
+    def test_the_time_of_the_task_ends_the_repetitions(self) -> None:
+        """Every execution counts toward the total; the smaller of both limits wins.
+
+        Claims: T6-026, T6-036, T6-042.
+        """
+        for total, calls in ((100.0, 3), (3.0, 3), (2.5, 3), (2.0, 2), (1.0, 1), (0.5, 1), (0.0, 0), (-1.0, 0)):
+
+            async def main(loop: VirtualLoop, total: float = total, calls: int = calls) -> None:
+                async def slow() -> None:
+                    loop.advance(1.0)
+                    raise ConnectionError
+
+                handler = Scripted(slow)
+                end = loop.time() + total
+                registry = registry_of(spec(handler))
+                answer = await registry.invoke("orders.get", {"order_id": "A"}, remaining=lambda: end - loop.time())
+                self.assertEqual(answer, failure("transient_failure"))
+                self.assertEqual(len(handler.calls), calls, total)
+                self.assertAlmostEqual(total - (end - loop.time()), float(calls))
+
+            self.run_virtual(main)
+
+    def test_nobody_sleeps_into_the_end_of_the_task(self) -> None:
+        """A wait that would use up the rest is not begun; others are, and come before the repetition."""
+        for total, waits, calls in ((100.0, [1.0, 2.0], 3), (2.9, [1.0], 2), (1.0, [], 1)):
+
+            async def main(
+                loop: VirtualLoop, total: float = total, waits: list[float] = waits, calls: int = calls
+            ) -> None:
+                slept: list[float] = []
+
+                async def sleep(seconds: float) -> None:
+                    slept.append(seconds)
+                    loop.advance(seconds)
+
+                handler = Scripted(ConnectionError())
+                registry = registry_of(spec(handler), delay=float, sleep=sleep)
+                end = loop.time() + total
+                await registry.invoke("orders.get", {"order_id": "A"}, remaining=lambda: end - loop.time())
+                self.assertEqual((slept, len(handler.calls)), (waits, calls))
+
+            self.run_virtual(main)
+
+    def test_a_task_without_a_number_of_seconds_has_none(self) -> None:
+        """A remainder that is NaN is nothing left, and no endless permission."""
+        handler = Scripted("x")
+
+        self.assertEqual(self.call(spec(handler), remaining=lambda: float("nan")), failure("transient_failure"))
+        self.assertEqual(handler.calls, [])
+
+    def test_a_read_that_times_out_is_asked_again(self) -> None:
+        """Its outcome does not matter, since it changes nothing.
+
+        Claims: T6-039, T6-011, T6-042.
+        """
+        handler = Scripted(never, "paid")
+
+        self.assertEqual(self.call(spec(handler)), {"ok": True, "data": "paid"})
+        self.assertEqual(len(handler.calls), 2)
+
+    def test_a_write_that_times_out_is_not_written_again(self) -> None:
+        """Without a status query nobody knows: one call, and the code says so.
+
+        Claims: T6-002, T6-040, T6-011, T6-042.
+        """
+        for effect in EFFECTS[1:]:
+            handler = Scripted(never)
+            answer = self.call(spec(handler, effect), approved=True)
+            self.assertEqual(answer, {"ok": False, "error": "outcome_unknown", "retryable": False})
+            self.assertEqual(len(handler.calls), 1)
+
+    def test_a_write_that_loses_its_connection_is_not_written_again(self) -> None:
+        """Its effect may have been recorded before: one call.
+
+        Claims: T6-009, T6-010, T6-037, T6-042.
+        """
+        for effect in EFFECTS[1:]:
+            effects: list[str] = []
+
+            async def handler(order_id: str, effects: list[str] = effects) -> None:
+                effects.append(order_id)
+                raise ConnectionError
+
+            answer, events = self.write(handler, effect, parameters=None)
+            self.assertEqual((answer, events, effects), (failure("outcome_unknown"), ["write"], ["A1"]))
+
+    def test_a_reversible_write_is_repeated_only_after_its_status(self) -> None:
+        """Write, status, write: the status query comes first, and says that it was not done.
+
+        Claims: T6-009, T6-011, T6-037, T6-042.
+        """
+        answer, events = self.write(
+            Scripted(ConnectionError(), "saved"), "reversible_write", states=[Status("not_done")], parameters=None
+        )
+
+        self.assertEqual(answer, {"ok": True, "data": "saved"})
+        self.assertEqual(events, ["write", "status k A1", "write"])
+
+    def test_a_status_that_is_done_is_the_answer(self) -> None:
+        """The first call took effect; its result is read, not made again.
+
+        Claims: T6-037, T6-042.
+        """
+        for effect in EFFECTS[1:]:
+            for first in (ConnectionError(), never):
+                answer, events = self.write(
+                    Scripted(first), effect, states=[Status("done", {"id": 7})], parameters=None
+                )
+                self.assertEqual(answer, {"ok": True, "data": '{"id":7}'})
+                self.assertEqual(events, ["write", "status k A1"])
+
+    def test_a_status_that_does_not_know_stops_the_write(self) -> None:
+        """Unknown, an error, a wrong answer: the write is not repeated.
+
+        Claims: T6-011, T6-040, T6-042.
+        """
+        for state in (Status("unknown"), ConnectionError("status"), KeyError("x"), "not_done", None, True):
+            answer, events = self.write(
+                Scripted(ConnectionError()), "reversible_write", states=[state], parameters=None
+            )
+            self.assertEqual(answer, failure("outcome_unknown"))
+            self.assertEqual(events, ["write", "status k A1"])
+
+    def test_an_irreversible_write_is_never_repeated(self) -> None:
+        """Not even when its status says that it was not done; the next try needs a new approval.
+
+        Claims: T6-010, T6-042.
+        """
+        answer, events = self.write(
+            Scripted(ConnectionError(), "sent"), "irreversible_write", states=[Status("not_done")], parameters=None
+        )
+
+        self.assertEqual((answer, events), (failure("tool_failure"), ["write", "status k A1"]))
+
+    def test_without_a_business_key_a_write_is_not_repeated(self) -> None:
+        """A status query alone is not enough, and is not asked.
+
+        Claims: T6-009, T6-042.
+        """
+        asked: list[str] = []
+        handler = Scripted(ConnectionError())
+
+        async def status(key: str, arguments: dict[str, Any]) -> Status:
+            asked.append(key)
+            return Status("not_done")
+
+        one = spec(handler, "reversible_write", status_query=status)
+        self.assertEqual(self.call(one), failure("outcome_unknown"))
+        self.assertEqual((len(handler.calls), asked), (1, []))
+
+    def test_the_repetitions_of_a_write_are_bounded_too(self) -> None:
+        """Surely not done three times: a passing fault, which may be tried again later.
+
+        Claims: T6-026, T6-042.
+        """
+        answer, events = self.write(
+            Scripted(ConnectionError()), "reversible_write", states=[Status("not_done")] * 9, parameters=None
+        )
+
+        self.assertEqual(answer, failure("transient_failure"))
+        self.assertEqual(events, ["write", "status k A1"] * 3)
+
+    def test_not_done_does_not_count_while_the_first_write_runs_on(self) -> None:
+        """A handler that ignored its end may still do it: no second write beside it.
+
+        Claims: T6-011, T6-040, T6-042.
+        """
+
+        async def main(loop: VirtualLoop) -> None:
+            release = loop.create_future()
+            calls: list[str] = []
+
+            async def stubborn(order_id: str) -> str:
+                calls.append(order_id)
+                while not release.done():
+                    try:
+                        await asyncio.shield(release)
+                    except asyncio.CancelledError:
+                        pass
+                return "late"
+
+            async def status(key: str, arguments: dict[str, Any]) -> Status:
+                return Status("not_done")
+
+            one = spec(stubborn, "reversible_write", parameters=None, status_query=status)
+            registry = registry_of(one)
+            answer = await registry.invoke("orders.get", {"order_id": "A"}, key="k")
+            self.assertEqual((answer, calls), (failure("outcome_unknown"), ["A"]))
+            self.assertEqual(registry.running, 1)
+            release.set_result(None)
+            while registry.running:
+                await asyncio.sleep(0)
+
+        self.run_virtual(main)
+
+    def test_the_business_key_is_the_same_at_every_attempt(self) -> None:
+        """It comes from the arguments or from the caller, and the handler is told; a network id plays no part.
+
+        Claims: T6-009, T6-033.
+        """
+        seen: list[tuple[str | None, int, str]] = []
+
+        async def save(path: str, call: CallContext) -> str:
+            seen.append((call.key, call.attempt, call.tool))
+            if call.attempt == 1:
+                raise ConnectionError
+            return "saved"
+
+        async def status(key: str, arguments: dict[str, Any]) -> Status:
+            return Status("not_done")
+
+        one = spec(
+            save,
+            "reversible_write",
+            parameters=None,
+            context_argument="call",
+            status_query=status,
+            idempotency_key=lambda arguments: f"draft:{arguments['path']}",
+        )
+        self.assertEqual(self.call(one, {"path": "a"}), {"ok": True, "data": "saved"})
+        self.assertEqual(seen, [("draft:a", 1, "orders.get"), ("draft:a", 2, "orders.get")])
+        seen.clear()
+        self.call(one, {"path": "a"}, key="mine")
+        self.assertEqual([key for key, _, _ in seen], ["mine", "mine"])
+        self.assertEqual(self.call(one, {"path": "a", "call": {}}), failure("invalid_arguments"))
+
+    def test_a_key_that_cannot_be_made_ends_the_call(self) -> None:
+        """A write without its key would be a write that cannot be recognised: not called."""
+
+        def broken(arguments: dict[str, Any]) -> str:
+            raise KeyError("x")
+
+        for make in (broken, lambda arguments: "", lambda arguments: 5, lambda arguments: "k" * 501):
+            handler = Scripted("x")
+            self.assertEqual(self.call(spec(handler, idempotency_key=make)), failure("tool_failure"))
+            self.assertEqual(handler.calls, [])
+
+    def test_a_repeated_request_is_a_call_of_its_own(self) -> None:
+        """The registry runs it again; a write carries the same key, by which its service knows it.
+
+        Claims: T6-002.
+        """
+        seen: list[str | None] = []
+
+        async def save(path: str, call: CallContext) -> str:
+            seen.append(call.key)
+            return "saved"
+
+        one = spec(
+            save, "reversible_write", parameters=None, context_argument="call", idempotency_key=lambda a: str(a["path"])
+        )
+        registry = registry_of(one)
+
+        async def main(loop: VirtualLoop) -> None:
+            for _ in range(2):
+                await registry.invoke("orders.get", {"path": "a"})
+
+        self.run_virtual(main)
+        self.assertEqual(seen, ["a", "a"])
+
+
+class Failures(RegistryTestCase):
+    """What a model sees of a failure, and what the log sees."""
+
+    def test_the_text_of_an_exception_reaches_the_log_only(self) -> None:
+        """The answer has a code; the log has the traceback.
+
+        Claims: T6-024, T6-025.
+        """
+        logging.disable(logging.NOTSET)
+        for error in (KeyError("db password hunter2"), ConnectionError("hunter2"), PermissionError("hunter2")):
+            with self.assertLogs(LOG, logging.WARNING) as log:
+                answer = self.call(spec(Scripted(error)))
+            self.assertEqual(set(answer), {"ok", "error", "retryable"})
+            self.assertNotIn("hunter2", json.dumps(answer))
+            self.assertIn("hunter2", "\n".join(log.output))
+            self.assertIn("Traceback", "\n".join(log.output))
+
+    def test_a_group_is_mapped_by_its_leaves(self) -> None:
+        """One code for all leaves is the code; leaves that disagree are a failure of the tool; nothing escapes."""
+        table: list[tuple[Exception, str, int]] = [
+            (ExceptionGroup("g", [PermissionError()]), "forbidden", 1),
+            (ExceptionGroup("g", [ExceptionGroup("h", [ConnectionError()]), TimeoutError()]), "transient_failure", 3),
+            (ExceptionGroup("g", [ConnectionError(), ValueError()]), "tool_failure", 1),
+            (ExceptionGroup("g", [ConnectionError(), PermissionError()]), "tool_failure", 1),
+        ]
+        deep: Exception = PermissionError()
+        for _ in range(3000):
+            deep = ExceptionGroup("g", [deep])
+        table.append((deep, "forbidden", 1))
+        for error, code, calls in table:
+            handler = Scripted(error)
+            self.assertEqual(self.call(spec(handler)), failure(code))
+            self.assertEqual(len(handler.calls), calls)
+
+    def test_a_stop_is_never_a_result(self) -> None:
+        """A cancel that the handler raises, Ctrl-C and the exit of the program come out.
+
+        Claims: T6-027.
+        """
+        for stop in (asyncio.CancelledError, KeyboardInterrupt, SystemExit, GeneratorExit):
+
+            async def stops(order_id: str, stop: type[BaseException] = stop) -> None:
+                raise stop
+
+            def stops_in_thread(order_id: str, stop: type[BaseException] = stop) -> None:
+                raise stop
+
+            for handler in (stops, stops_in_thread):
+                with self.subTest(stop=stop, handler=handler), self.assertRaises(stop):
+                    asyncio.run(registry_of(spec(handler, parameters=None)).invoke("orders.get", {"order_id": "A"}))
+
+    def test_a_handler_that_forgot_to_be_async_fails(self) -> None:
+        """What it returned is closed, not shown."""
+
+        async def inner() -> str:
+            return "x"
+
+        self.assertEqual(
+            asyncio.run(
+                registry_of(spec(lambda order_id: inner(), parameters=None)).invoke("orders.get", {"order_id": "A"})
+            ),
+            failure("tool_failure"),
+        )
+
+
+class Results(RegistryTestCase):
+    """From what a handler returned to what a model gets."""
+
+    def test_a_large_output_is_cut_and_its_length_recorded(self) -> None:
+        """For a read, and for the receipt of a write.
+
+        Claims: T6-002, T6-041.
+        """
+        for effect in EFFECTS:
+            answer = self.call(spec(Scripted("x" * 5000), effect), approved=True)
+            self.assertEqual(answer, {"ok": True, "data": "x" * 1000, "truncated": True, "original_length": 5000})
+        self.assertEqual(self.call(spec(Scripted("x" * 1000))), {"ok": True, "data": "x" * 1000})
+
+    def test_a_secret_is_gone_before_the_cut(self) -> None:
+        """A cut through a secret would leave most of it.
+
+        Claims: T6-006.
+        """
+        for value in ({"password": "hunter2hunter2", "a": 1}, "password=hunter2hunter2 " + "x" * 100):
+            answer = self.call(spec(Scripted(value), max_output_chars=20))
+            self.assertNotIn("hunter", json.dumps(answer))
+
+    def test_a_tool_may_bring_its_own_redaction_and_a_broken_one_shows_nothing(self) -> None:
+        """What could not be redacted is not shown.
+
+        Claims: T6-006.
+        """
+        answer = self.call(spec(Scripted("order A1"), redact=lambda text: text.replace("A1", "*")))
+        self.assertEqual(answer, {"ok": True, "data": "order *"})
+        for broken in (lambda text: None, lambda text: text[10_000]):
+            self.assertEqual(self.call(spec(Scripted("x"), redact=broken)), failure("tool_failure"))
+
+    def test_a_result_that_is_no_json_is_a_failure_and_not_repeated(self) -> None:
+        """NaN is not turned into null, and a write that has happened is not made again."""
+        for value in ({"mean": float("nan")}, b"bytes", object(), {1: "a"}):
+            for effect in EFFECTS:
+                handler = Scripted(value)
+                self.assertEqual(self.call(spec(handler, effect), approved=True), failure("tool_failure"))
+                self.assertEqual(len(handler.calls), 1)
+
+
+class Time(RegistryTestCase):
+    """Time limits, cancels, places."""
+
+    def test_a_handlers_own_timeout_is_told_from_the_limit(self) -> None:
+        """An inner timeout of a write leaves its outcome open too, but its task has ended."""
+        handler = Scripted(TimeoutError("inner"))
+
+        async def main(loop: VirtualLoop) -> None:
+            before = loop.time()
+            registry = registry_of(spec(handler, "reversible_write"))
+            self.assertEqual(await registry.invoke("orders.get", {"order_id": "A"}), failure("outcome_unknown"))
+            self.assertEqual(loop.time(), before)
+
+        self.run_virtual(main)
+
+    def test_a_handler_that_ignores_its_end_holds_nobody(self) -> None:
+        """The answer comes after limit and grace, the late value is dropped, and its place is kept until it ends."""
+
+        async def main(loop: VirtualLoop) -> None:
+            finished = []
+
+            async def stubborn(order_id: str) -> str:
+                end = loop.time() + 50.0
+                while loop.time() < end:
+                    try:
+                        await pause(end - loop.time())
+                    except asyncio.CancelledError:
+                        pass
+                finished.append(order_id)
+                return "late"
+
+            registry = registry_of(spec(stubborn, parameters=None, max_attempts=1), grace_seconds=2.0)
+            before = loop.time()
+            self.assertEqual(await registry.invoke("orders.get", {"order_id": "A"}), failure("transient_failure"))
+            self.assertAlmostEqual(loop.time() - before, 3.0)
+            self.assertEqual((registry.running, finished), (1, []))
+            await pause(60.0)
+            self.assertEqual((registry.running, finished), (0, ["A"]))
+
+        self.run_virtual(main)
+
+    def test_a_polite_answer_to_the_end_is_not_a_result(self) -> None:
+        """A handler that turns its cancel into a text was still late.
+
+        Claims: T6-040.
+        """
+
+        async def polite() -> str:
+            try:
+                await never()
+            except asyncio.CancelledError:
+                pass
+            return "cancelled, sorry"
+
+        self.assertEqual(self.call(spec(Scripted(polite), max_attempts=1)), failure("transient_failure"))
+        self.assertEqual(self.call(spec(Scripted(polite), "reversible_write")), failure("outcome_unknown"))
+
+    def test_a_cancel_of_the_caller_stops_the_handler_and_comes_out(self) -> None:
+        """Also when the handler swallows it, at every point of the way; afterwards all places are free."""
+
+        async def swallows(order_id: str) -> str:
+            try:
+                await never()
+            except asyncio.CancelledError:
+                pass
+            return "polite"
+
+        async def obeys(order_id: str) -> None:
+            await never()
+
+        for handler in (obeys, swallows):
+            for turns in range(8):
+
+                async def main(loop: VirtualLoop, handler: Any = handler, turns: int = turns) -> None:
+                    registry = registry_of(spec(handler, parameters=None), max_running=1)
+                    task = loop.create_task(registry.invoke("orders.get", {"order_id": "A"}))
+                    for _ in range(turns):
+                        await asyncio.sleep(0)
+                    task.cancel()
+                    with self.assertRaises(asyncio.CancelledError):
+                        await task
+                    self.assertEqual(registry.running, 0)
+
+                self.run_virtual(main)
+
+    def test_a_cancel_in_the_turn_in_which_the_handler_ends_is_not_lost(self) -> None:
+        """The race of Python 3.11: value and cancel arrive together, and the cancel wins."""
+
+        async def main(loop: VirtualLoop) -> None:
+            gate: asyncio.Future[str] = loop.create_future()
+
+            async def handler(order_id: str) -> str:
+                return await gate
+
+            registry = registry_of(spec(handler, parameters=None))
+            task = loop.create_task(registry.invoke("orders.get", {"order_id": "A"}))
+            for _ in range(5):
+                await asyncio.sleep(0)
+            gate.set_result("x")
+            task.cancel()
+            with self.assertRaises(asyncio.CancelledError):
+                await task
+            self.assertEqual(registry.running, 0)
+
+        self.run_virtual(main)
+
+    def test_after_a_cancel_no_repetition_begins(self) -> None:
+        """A handler that answers its cancel with a passing fault is not asked again."""
+
+        async def main(loop: VirtualLoop) -> None:
+            async def fails() -> None:
+                try:
+                    await never()
+                except asyncio.CancelledError:
+                    raise ConnectionError from None
+
+            handler = Scripted(fails)
+            registry = registry_of(spec(handler))
+            task = loop.create_task(registry.invoke("orders.get", {"order_id": "A"}))
+            for _ in range(5):
+                await asyncio.sleep(0)
+            task.cancel()
+            with self.assertRaises(asyncio.CancelledError):
+                await task
+            self.assertEqual(len(handler.calls), 1)
+
+        self.run_virtual(main)
+
+    def test_a_thread_that_outlives_its_time_changes_nothing(self) -> None:
+        """One call, `outcome_unknown`; the effect still happens, the late result is dropped, the place comes back.
+
+        Claims: T6-002, T6-040, T6-042.
+        """
+        release, landed = threading.Event(), threading.Event()
+        calls: list[str] = []
+
+        def blocking(order_id: str) -> str:
+            calls.append(order_id)
+            release.wait(20)
+            landed.set()
+            return "late"
+
+        registry = registry_of(spec(blocking, "reversible_write", parameters=None))
+
+        async def main(loop: VirtualLoop) -> None:
+            self.assertEqual(
+                await registry.invoke("orders.get", {"order_id": "A"}, key="k"), failure("outcome_unknown")
+            )
+            self.assertEqual((calls, registry.running), (["A"], 1))
+            release.set()
+            self.assertTrue(landed.wait(20))
+
+        self.run_virtual(main)
+        for thread in threading.enumerate():
+            if thread.name == "tool handler":
+                thread.join(20)
+        self.assertEqual((calls, registry.running), (["A"], 0))
+
+    def test_a_thread_can_be_told_to_stop(self) -> None:
+        """With a context it sees the end of its time and ends within the grace."""
+        stopped: list[bool] = []
+        entered = threading.Event()
+
+        def patient(order_id: str, call: CallContext) -> str:
+            entered.set()
+            while not call.is_stopped():
+                pass
+            stopped.append(True)
+            return "late"
+
+        one = spec(patient, parameters=None, context_argument="call", timeout_seconds=0.01, max_attempts=1)
+
+        self.assertEqual(
+            asyncio.run(registry_of(one).invoke("orders.get", {"order_id": "A"})), failure("transient_failure")
+        )
+        self.assertEqual(stopped, [True])
+
+    def test_a_plain_function_runs_in_a_thread_with_the_callers_context(self) -> None:
+        """It blocks nobody, and it is the usual kind of handler in the document."""
+        seen: list[threading.Thread] = []
+
+        def plain(order_id: str) -> str:
+            seen.append(threading.current_thread())
+            return order_id
+
+        registry = registry_of(spec(plain, parameters=None))
+
+        self.assertEqual(invoke_tool(registry, "orders.get", {"order_id": "A"}), {"ok": True, "data": "A"})
+        self.assertIsNot(seen[0], threading.current_thread())
+        self.assertTrue(seen[0].daemon)
+
+    def test_a_partial_and_an_object_are_async_when_their_call_is(self) -> None:
+        """They run as coroutines and not in a thread."""
+        threads: list[threading.Thread] = []
+
+        async def base(prefix: str, order_id: str) -> str:
+            threads.append(threading.current_thread())
+            return prefix + order_id
+
+        one = spec(functools.partial(base, "no. "), parameters=None)
+
+        self.assertEqual(self.call(one, {"order_id": "A"}), {"ok": True, "data": "no. A"})
+        self.assertEqual(threads, [threading.current_thread()])
+        self.assertEqual(self.call(spec(Scripted("x"))), {"ok": True, "data": "x"})
+
+
+class Concurrency(RegistryTestCase):
+    """How many run at once."""
+
+    def test_a_tool_never_runs_more_often_at_once_than_it_says(self) -> None:
+        """Ten calls with two places: at most two inside, all answered, first come first served."""
+
+        async def main(loop: VirtualLoop) -> None:
+            inside, most, order = 0, 0, []
+
+            async def handler(order_id: str) -> str:
+                nonlocal inside, most
+                inside += 1
+                most = max(most, inside)
+                order.append(order_id)
+                await pause(0.1)
+                inside -= 1
+                return order_id
+
+            registry = registry_of(spec(handler, parameters=None, max_concurrency=2))
+            calls = [registry.invoke("orders.get", {"order_id": str(n)}) for n in range(10)]
+            answers = await asyncio.gather(*calls)
+            self.assertEqual([answer["data"] for answer in answers], [str(n) for n in range(10)])
+            self.assertEqual((most, order), (2, [str(n) for n in range(10)]))
+
+        self.run_virtual(main)
+
+    def test_all_tools_together_share_the_places_of_the_registry(self) -> None:
+        """A tool without a limit of its own is bounded by the total."""
+
+        async def main(loop: VirtualLoop) -> None:
+            inside, most = 0, 0
+
+            async def handler(order_id: str) -> str:
+                nonlocal inside, most
+                inside += 1
+                most = max(most, inside)
+                await pause(0.1)
+                inside -= 1
+                return order_id
+
+            specs = [spec(handler, parameters=None, name=f"t{n}") for n in range(6)]
+            registry = registry_of(*specs, max_running=3)
+            await asyncio.gather(*(registry.invoke(one.name, {"order_id": "A"}) for one in specs))
+            self.assertEqual((most, registry.running), (3, 0))
+
+        self.run_virtual(main)
+
+    def test_a_call_that_gets_no_place_was_not_made(self) -> None:
+        """It waits as long as its own limit, then it is a passing fault, for a write too: nothing has happened."""
+
+        async def main(loop: VirtualLoop) -> None:
+            calls: list[str] = []
+            gate = loop.create_future()
+
+            async def handler(order_id: str) -> str:
+                calls.append(order_id)
+                await gate
+                return order_id
+
+            first = spec(handler, "reversible_write", parameters=None, name="first", timeout_seconds=100)
+            second = spec(handler, "reversible_write", parameters=None, name="second", max_concurrency=1)
+            registry = registry_of(first, second, max_running=1)
+            busy = loop.create_task(registry.invoke("first", {"order_id": "A"}))
+            await asyncio.sleep(0)
+            before = loop.time()
+            self.assertEqual(await registry.invoke("second", {"order_id": "B"}), failure("transient_failure"))
+            self.assertAlmostEqual(loop.time() - before, 1.0)
+            self.assertEqual(calls, ["A"])
+            gate.set_result(None)
+            self.assertEqual(await busy, {"ok": True, "data": "A"})
+            self.assertEqual(await registry.invoke("second", {"order_id": "B"}), {"ok": True, "data": "B"})
+
+        self.run_virtual(main)
+
+    def test_a_cancel_while_waiting_for_a_place_loses_none(self) -> None:
+        """Before, during and after the place is handed over, the others still get their turn."""
+        for turns in range(6):
+
+            async def main(loop: VirtualLoop, turns: int = turns) -> None:
+                gate = loop.create_future()
+
+                async def handler(order_id: str) -> str:
+                    await gate
+                    return order_id
+
+                registry = registry_of(spec(handler, parameters=None, max_concurrency=1), max_running=1)
+                tasks = [loop.create_task(registry.invoke("orders.get", {"order_id": name})) for name in "ABC"]
+                for _ in range(4):
+                    await asyncio.sleep(0)
+                gate.set_result(None)
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                tasks[1].cancel()
+                answers = await asyncio.gather(*tasks, return_exceptions=True)
+                self.assertEqual([answers[0], answers[2]], [{"ok": True, "data": "A"}, {"ok": True, "data": "C"}])
+                self.assertEqual(registry.running, 0)
+                self.assertEqual(await registry.invoke("orders.get", {"order_id": "D"}), {"ok": True, "data": "D"})
+
+            self.run_virtual(main)
+
+    def test_places_work_across_threads_and_loops(self) -> None:
+        """A hundred calls from four event loops share three places, and all places come back."""
+        registry = registry_of(spec(lambda order_id: order_id, parameters=None, max_concurrency=2), max_running=3)
+        answers: list[dict[str, Any]] = []
+
+        async def many() -> None:
+            answers.extend(await asyncio.gather(*(registry.invoke("orders.get", {"order_id": "A"}) for _ in range(25))))
+
+        threads = [threading.Thread(target=lambda: asyncio.run(many())) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+
+        self.assertEqual(answers, [{"ok": True, "data": "A"}] * 100)
+        self.assertEqual(registry.running, 0)
+
+    def test_a_line_has_an_end(self) -> None:
+        """More calls than may wait are refused at once instead of growing the line."""
+
+        async def main(loop: VirtualLoop) -> None:
+            places = Places(1)
+            self.assertTrue(places.take_now())
+            waiting = [loop.create_task(places.take(1.0)) for _ in range(MAX_WAITING)]
+            await asyncio.sleep(0)
+            self.assertFalse(await places.take(1.0))
+            places.give_back()
+            self.assertEqual(sum(await asyncio.gather(*waiting)), 1)
+            places.give_back()
+            self.assertEqual(places.free, 1)
+
+        self.run_virtual(main)
+
+    def test_safety_is_a_truth_value_or_a_test_and_doubt_means_no(self) -> None:
+        """Unknown tools, invalid arguments, tests that raise or say something else: unsafe."""
+
+        def broken(arguments: dict[str, Any]) -> bool:
+            raise KeyError("x")
+
+        given = {"order_id": "A"}
+        for safe, arguments, expected in (
+            (True, given, True),
+            (False, given, False),
+            (lambda arguments: arguments["order_id"] == "A", given, True),
+            (lambda arguments: arguments["order_id"] == "A", '{"order_id":"A"}', True),
+            (lambda arguments: "yes", given, False),
+            (broken, given, False),
+            (True, {}, False),
+            (True, '{"order_id":"A', False),
+            (True, None, False),
+        ):
+            registry = registry_of(spec(Scripted("x"), concurrency_safe=safe))
+            self.assertIs(registry.is_concurrency_safe("orders.get", arguments), expected)
+            self.assertIs(registry.is_concurrency_safe("other", arguments), False)
+
+
+class OneSource(RegistryTestCase):
+    """What can be found can be called, and everything goes through one boundary."""
+
+    def test_everything_that_is_found_can_be_called(self) -> None:
+        """Search, load, authorize and call read the same entries; a write is a write on both sides."""
+        grants = {"orders:read", "orders:write", "public"}
+        registry = registry_of(
+            spec(Scripted("a"), name="a", permission="orders:read", keywords=("order",)),
+            spec(Scripted("b"), "irreversible_write", name="b", permission="orders:write", keywords=("order",)),
+            spec(Scripted("c"), name="c", keywords=("order",)),
+        )
+        registry.check(registry.catalog())
+        hits = registry.catalog().search("order", grants)
+        self.assertEqual([(hit["name"], hit["effect"]) for hit in hits], [("a", "read"), ("b", "write"), ("c", "read")])
+
+        async def main(loop: VirtualLoop) -> list[Any]:
+            return [
+                await registry.invoke(loaded["name"], {"order_id": "A"}, grants=grants, loaded=loaded, approved=True)
+                for loaded in registry.catalog().load(hits, grants)
+            ]
+
+        self.assertEqual([answer["data"] for answer in self.run_virtual(main)], ["a", "b", "c"])
+
+    def test_a_catalog_that_differs_is_noticed_at_the_start(self) -> None:
+        """More tools, fewer tools, another definition."""
+        registry = registry_of(spec(Scripted("x")))
+        same = registry.catalog().tools["orders.get"]
+        registry.check(Catalog([same]))
+        for catalog in (
+            Catalog(),
+            Catalog([same, dataclasses.replace(same, name="more")]),
+            Catalog([dataclasses.replace(same, version="2")]),
+        ):
+            with self.assertRaises(RegistryError) as caught:
+                registry.check(catalog)
+            self.assertEqual(caught.exception.code, "catalog_mismatch")
+
+    def test_no_handler_is_called_outside_the_boundary(self) -> None:
+        """In the whole package nobody calls `.handler(...)`, and only one line hands it over to be run.
+
+        Claims: T6-004, T6-043.
+        """
+        handed_over = []
+        for path in sorted((TOP / "chapter10").rglob("*.py")):
+            if "tests" in path.parts:
+                continue
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if not isinstance(node, ast.Call):
+                    continue
+                self.assertFalse(
+                    isinstance(node.func, ast.Attribute) and node.func.attr == "handler", (path, node.lineno)
+                )
+                name = node.func.id if isinstance(node.func, ast.Name) else ""
+                if name == "run" and any(isinstance(one, ast.Attribute) and one.attr == "handler" for one in node.args):
+                    handed_over.append(path.name)
+        self.assertEqual(handed_over, ["registry.py"])
+
+    def test_the_baseline_of_search_read_and_finish_is_the_same(self) -> None:
+        """A dispatch by hand and the registry give the loop the same texts in the same order.
+
+        Claims: T6-001, T6-043, T6-044.
+        """
+        documents = {"d1": "Leases end by themselves.", "d2": "Keys name intents."}
+
+        def search_local_sources(query: str) -> list[str]:
+            return [name for name, text in documents.items() if query in text]
+
+        def get_document(document_id: str) -> str:
+            return documents[document_id]
+
+        tools: dict[str, Callable[..., Any]] = {
+            "search_local_sources": search_local_sources,
+            "get_document": get_document,
+        }
+        script: list[tuple[str, dict[str, str]]] = [
+            ("search_local_sources", {"query": "Leases"}),
+            ("get_document", {"document_id": "d1"}),
+        ]
+        registry = ToolRegistry()
+        for name, handler in tools.items():
+            registry.register(ToolSpec(name, name.replace("_", " "), "read", 5.0, 3, 1000, handler))
+
+        def text(value: Any) -> str:
+            return value if isinstance(value, str) else json.dumps(value)
+
+        by_hand = [text(tools[name](**arguments)) for name, arguments in script]
+        by_registry = [invoke_tool(registry, name, arguments) for name, arguments in script]
+
+        self.assertEqual(by_registry, [{"ok": True, "data": data} for data in by_hand])

@@ -1,0 +1,131 @@
+"""From a result to the text that a model reads: form, emptiness, secrets, cut."""
+
+from __future__ import annotations
+
+import json
+import unittest
+from typing import Any
+
+from chapter10.canonical import CanonicalError
+from chapter10.companions.result_text import REDACTED, cut_text, is_empty, redact_secrets, result_text
+
+
+class Form(unittest.TestCase):
+    """Which text stands for which value."""
+
+    def test_a_string_stays_and_json_is_canonical(self) -> None:
+        """No Python text reaches a model: true instead of True, double quotes, sorted keys.
+
+        Claims: T6-019.
+        """
+        for value, text in (
+            ("as it is\n", "as it is\n"),
+            (42, "42"),
+            (True, "true"),
+            (0, "0"),
+            (False, "false"),
+            ({"b": [1, None], "a": "\u4e2d"}, '{"a":"\u4e2d","b":[1,null]}'),
+        ):
+            with self.subTest(text=text):
+                self.assertEqual(result_text(value), text)
+
+    def test_what_has_no_content_is_the_empty_text(self) -> None:
+        """Emptiness is decided on the value, before there is a text `None` or `[]` that looks like content.
+
+        Claims: T6-019.
+        """
+        empty: list[Any] = [
+            None,
+            "",
+            " \n",
+            [],
+            [{"type": "text", "text": ""}],
+            [{"type": "text", "text": " "}, {"type": "text"}],
+        ]
+        for value in empty:
+            with self.subTest(value=value):
+                self.assertTrue(is_empty(value))
+                self.assertEqual(result_text(value), "")
+        full: list[Any] = [0, False, 0.0, {}, [0], [{"type": "image"}], [{"type": "text", "text": "a"}], "0"]
+        for value in full:
+            with self.subTest(value=value):
+                self.assertFalse(is_empty(value))
+                self.assertNotEqual(result_text(value), "")
+
+    def test_half_characters_are_joined_or_replaced(self) -> None:
+        """Two halves that belong together are one character; a lone one is U+FFFD, in keys too."""
+        self.assertEqual(result_text("a\ud83d\ude00b\ud800"), "a\U0001f600b\ufffd")
+        self.assertEqual(result_text({"\udc00": ["\ud800"]}), '{"\ufffd":["\ufffd"]}')
+
+    def test_what_is_no_json_is_refused(self) -> None:
+        """A value is never changed in silence: NaN, bytes, tuples and objects have no text."""
+        for value in (float("nan"), {"mean": float("inf")}, b"x", (1,), object(), {1: "a"}, {"a": {1, 2}}):
+            with self.subTest(value=type(value)), self.assertRaises(CanonicalError):
+                result_text(value)
+
+
+class Secrets(unittest.TestCase):
+    """What is taken out."""
+
+    def test_common_forms_of_secrets_are_replaced(self) -> None:
+        """Names stay, values go, JSON stays JSON.
+
+        Claims: T6-006.
+        """
+        table = {
+            '{"password":"a\\"b","x":1}': '{"password":"[redacted]","x":1}',
+            '{"raw":"{\\"api_key\\": \\"abc\\"}"}': '{"raw":"{\\"api_key\\": \\"[redacted]\\"}"}',
+            "Authorization: Bearer abc.def": "Authorization: [redacted]",
+            "sent with bearer abcdefgh12345": "sent with bearer [redacted]",
+            "AWS_SECRET_ACCESS_KEY=abc/def+1": "AWS_SECRET_ACCESS_KEY=[redacted]",
+            "api_key=abc&page=2": "api_key=[redacted]&page=2",
+            "accessToken='a b'": "accessToken='[redacted]'",
+            "postgres://user:pa-ss@host/db": "postgres://user:[redacted]@host/db",
+            "key sk-abcdefghijklmnop!": "key [redacted]!",
+            "ghp_abcdefghijklmnop1234": "[redacted]",
+            "AKIAABCDEFGHIJKLMNOP": "[redacted]",
+            "eyJhbGciOiJI.eyJzdWIiOiIx.abc": "[redacted]",
+            "-----BEGIN RSA PRIVATE KEY-----\nx\n-----END RSA PRIVATE KEY-----": "-----BEGIN RSA PRIVATE KEY-----"
+            "[redacted]-----END RSA PRIVATE KEY-----",
+            "-----BEGIN PRIVATE KEY-----\ncut off": "-----BEGIN PRIVATE KEY-----[redacted]",
+        }
+        for text, expected in table.items():
+            with self.subTest(text=text):
+                self.assertEqual(redact_secrets(text), expected)
+        self.assertEqual(json.loads(redact_secrets('{"token":"a","n":[1]}')), {"token": REDACTED, "n": [1]})
+
+    def test_what_only_looks_like_a_secret_stays(self) -> None:
+        """Cursors, counts and prose are not eaten."""
+        for text in (
+            '{"next_page_token":"abc","max_tokens":5}',
+            "the secret of life",
+            "keys: a, b",
+            "https://example.org/a:b",
+            "task-abcdefghijklmnop",
+            "a basic idea",
+        ):
+            with self.subTest(text=text):
+                self.assertEqual(redact_secrets(text), text)
+
+
+class Cut(unittest.TestCase):
+    """Where a text is cut."""
+
+    def test_a_cut_is_exact_and_between_characters(self) -> None:
+        """The unit is the Python code point.
+
+        Claims: T6-041.
+        """
+        self.assertEqual(cut_text("a\U0001f600bc", 2), "a\U0001f600")
+        self.assertEqual(cut_text("abc", 3), "abc")
+        self.assertEqual(cut_text("C:\\dir", 3), "C:\\")
+
+    def test_json_is_never_cut_inside_an_escape(self) -> None:
+        """At every length, what is left of a string ends with whole escapes."""
+        text = json.dumps('a\n"b\\c\\\\d\u0001e\\', ensure_ascii=False)
+
+        for most in range(1, len(text)):
+            cut = cut_text(text, most, is_json=True)
+            self.assertLessEqual(most - len(cut), 5)
+            self.assertTrue(text.startswith(cut))
+            json.loads(cut + '"')  # raises when an escape is open
