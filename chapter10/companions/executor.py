@@ -535,9 +535,12 @@ class StreamingToolExecutor:
         self._wake.set()
 
     def _send_cancel(self, entry: _Entry, reason: str) -> None:
-        """Cancel a running task, once, and give it the grace to stop by itself."""
+        """Cancel a running task and give it the grace to stop by itself.
+
+        It happens once in the life of a task, because a scope passes on its first reason only.
+        """
         task = entry.task
-        if task is None or task.done() or entry.sent is not None:
+        if task is None or task.done():
             return
         entry.sent = reason
         task.cancel(reason)

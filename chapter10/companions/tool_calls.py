@@ -23,7 +23,7 @@ import inspect
 import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, NoReturn, Protocol
+from typing import Any, Final, Protocol
 
 from chapter10.canonical import CanonicalError, CodedError, canonical
 
@@ -224,8 +224,8 @@ def parse_arguments(call: ToolCall) -> dict[str, Any]:
     if len(text) > MAX_ARGUMENTS_CHARS:
         raise ExecutorError("invalid_arguments", "too long")
     try:
-        value = json.loads(text, object_pairs_hook=_unique_keys, parse_constant=_refuse_constant)
-        canonical(value)
+        value = json.loads(text, object_pairs_hook=_unique_keys)
+        canonical(value)  # refuses NaN, the infinities and lone surrogates
     except json.JSONDecodeError as error:
         ended = error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated string")
         raise ExecutorError("invalid_arguments", "cut off" if ended else "not JSON") from None
@@ -326,10 +326,6 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(value) != len(pairs):
         raise ValueError
     return value
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError
 
 
 def check_call(call: ToolCall) -> None:

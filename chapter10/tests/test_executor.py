@@ -142,11 +142,15 @@ class ExecutorTestCase(unittest.IsolatedAsyncioTestCase):
         self.stage = Stage()
         self.timers = Timers()
         self.leaves_tasks = False
+        self.escaped: list[dict[str, Any]] = []  # what a callback or a forgotten task raised
 
     async def asyncSetUp(self) -> None:
-        asyncio.get_running_loop().set_debug(False)  # it would print how slow the large scenes are
+        loop = asyncio.get_running_loop()
+        loop.set_debug(False)  # it would print how slow the large scenes are
+        loop.set_exception_handler(lambda _, context: self.escaped.append(context))
 
     def tearDown(self) -> None:
+        self.assertEqual(self.escaped, [])
         if not self.leaves_tasks:
             self.assertEqual(self.stage.live(), [])
 
@@ -249,7 +253,7 @@ class Arguments(unittest.TestCase):
             '{"a": 1} x',
             "[" * 100_000 + "]" * 100_000,
             '{"a": ' + "9" * 5000 + "}",
-            '"' + "x" * 1_000_001 + '"',
+            '{"a": "' + "x" * 1_000_000 + '"}',
             None,
             b"{}",
             {"a": float("nan")},
@@ -844,6 +848,20 @@ class Handing(ExecutorTestCase):
                     break
         self.assertIn("a", got)
 
+    async def test_a_tool_with_much_to_say_does_not_hold_back_another(self) -> None:
+        """Events of different calls are handed out by turns."""
+        executor = self.executor()
+        executor.add(safe("a"))
+        executor.add(safe("b"))
+        await settle()
+        for number in range(50):
+            self.stage.sinks["a"](number)
+        self.stage.sinks["b"](0)
+        self.assertEqual([update.message.call_id for update in executor.ready()][:3], ["a", "b", "a"])
+        await self.stage.end("a")
+        await self.stage.end("b")
+        executor.ready()
+
     async def test_progress_never_follows_the_answer(self) -> None:
         """What a tool reports before its end comes before its result; what it reports after is dropped."""
         executor = self.executor()
@@ -1370,6 +1388,24 @@ class Cancelling(ExecutorTestCase):
         self.assertIsInstance(result.cause, RuntimeError)
         self.assertFalse(executor.has_errored)
 
+    async def test_a_cancelled_command_that_answers_with_a_failure_ends_nobody(self) -> None:
+        """It was told to stop, and says politely that it failed: the others run on."""
+
+        async def run(call: ToolCall, progress: ProgressSink) -> Any:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                return CallFailure("killed")
+
+        executor = self.executor(run=run)
+        executor.add(bash("a"))
+        await settle()
+        executor.cancel_call("a")
+        (result,) = await executor.results()
+        self.assertEqual((result.content, result.code), ("killed", "tool_failure"))
+        self.assertFalse(executor.has_errored)
+        self.assertIsNone(executor.siblings.reason)
+
     async def test_a_result_that_ends_in_the_tick_of_the_cancel_is_kept(self) -> None:
         """The tool's task is done and the interrupt comes before anybody looked: the result stays, the run stops."""
         executor = self.executor()
@@ -1490,6 +1526,29 @@ class Leaving(ExecutorTestCase):
         self.assertTrue(consumer.cancelled())
         self.assertEqual(self.stage.live(), [])
         self.assertEqual(ids(executor.ready()), ["a", "b", "c"])
+
+    async def test_a_cancel_while_closing_is_raised_after_the_wait(self) -> None:
+        """A task that closes by itself and is cancelled meanwhile: the tools have stopped, the cancel is not lost."""
+        gate = asyncio.Event()
+
+        async def run(call: ToolCall, progress: ProgressSink) -> None:
+            self.stage.tasks.append(asyncio.current_task())  # type: ignore[arg-type]
+            try:
+                await asyncio.Event().wait()
+            finally:
+                await gate.wait()
+
+        executor = self.executor(run=run)
+        executor.add(safe("a"))
+        await settle()
+        closing = asyncio.ensure_future(executor.aclose())
+        await settle()
+        closing.cancel()
+        await settle()
+        self.assertFalse(closing.done())
+        gate.set()
+        await settle()
+        self.assertTrue(closing.cancelled())
 
     async def test_a_cancel_in_the_tick_of_the_last_result_is_not_lost(self) -> None:
         """The tool ends and the consumer is cancelled at once, in both orders: what follows does not run."""

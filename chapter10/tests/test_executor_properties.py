@@ -250,8 +250,11 @@ class RandomSchedules(unittest.TestCase):
 
     def play(self, seed: int, **options: bool) -> Scene:
         async def scene() -> Scene:
+            escaped: list[dict[str, Any]] = []
+            asyncio.get_running_loop().set_exception_handler(lambda _, context: escaped.append(context))
             played = Scene(seed)
             await played.play(**options)
+            self.assertEqual(escaped, [])
             return played
 
         return asyncio.run(scene())
