@@ -23,7 +23,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final, Generic, Literal, TypeVar
 
-__all__ = ["Ending", "Why", "abandoned", "own"]
+__all__ = ["Ending", "Why", "abandoned", "own", "until"]
 
 T = TypeVar("T")
 
@@ -80,7 +80,7 @@ async def own(
     elif stop is not None and stop.done():
         why = "stop"
     task.cancel()
-    outer = await _until(task, grace_s, outer)
+    outer = await until(task, grace_s, outer)
     if not task.done():
         _abandon(task, why, on_late_end)
         return Ending(why, done=False, returned=False, outer=outer)
@@ -118,10 +118,13 @@ async def _first_end(
     return outer
 
 
-async def _until(
-    task: asyncio.Task[T], seconds: float, outer: asyncio.CancelledError | None
+async def until(
+    task: asyncio.Future[Any], seconds: float, outer: asyncio.CancelledError | None = None
 ) -> asyncio.CancelledError | None:
-    """Wait for the task through any number of cancels of the caller, but not longer than `seconds`."""
+    """Wait for a task or future through any number of cancels of the caller, but not longer than `seconds`.
+
+    Returns `outer`, or else the first of these cancels; the caller raises it again. The task itself is not touched.
+    """
     loop = asyncio.get_running_loop()
     end = loop.time() + seconds
     while not task.done() and (left := end - loop.time()) > 0:

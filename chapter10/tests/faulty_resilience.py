@@ -9,6 +9,8 @@ R retry and breaker, D cancel across processes.
 from __future__ import annotations
 
 import asyncio
+import json
+import sqlite3
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -231,3 +233,124 @@ async def one_time_out(connect: Callable[[], Awaitable[Any]], read: Callable[[An
         return await read(await connect())
 
     return await asyncio.wait_for(both(), 5)
+
+
+# Cancellation --------------------------------------------------------------------------------
+
+
+class AttributeToken:
+    """T8: `is_cancelled` is a method, and the loop below reads it as an attribute, which is always true."""
+
+    def __init__(self) -> None:
+        self.flag = False
+
+    def cancel(self) -> None:
+        self.flag = True
+
+    def is_cancelled(self) -> bool:
+        return self.flag
+
+
+async def fetch_by_attribute(
+    url: str, cancel_token: AttributeToken, *, http_get: Callable[..., Awaitable[bytes]], total: int
+) -> bytes:
+    """T7, T8, T9: reads a method as a flag, raises the cancel by hand, asks for one byte too many of a closed range."""
+    chunks: list[bytes] = []
+    for offset in range(0, total, 8192):
+        if cancel_token.is_cancelled:  # type: ignore[truthy-function]
+            raise asyncio.CancelledError
+        chunks.append(await http_get(url, range=(offset, offset + 8192 + 1)))
+    return b"".join(chunks)
+
+
+class CancelByHand:
+    """T7: its check point raises `CancelledError`, which a task group takes for its own."""
+
+    def __init__(self) -> None:
+        self.flag = False
+
+    def cancel(self) -> None:
+        self.flag = True
+
+    def check(self) -> None:
+        if self.flag:
+            raise asyncio.CancelledError
+
+
+async def clean_up_unshielded(fn: Callable[[], Awaitable[Any]], limit_s: float) -> Any:
+    """T12: a second cancel ends the clean-up."""
+    return await fn()
+
+
+async def thread_without_a_flag(fn: Callable[[Any], Any], token: Any) -> Any:
+    """T11: the await is cancelled, and the thread runs on."""
+    return await asyncio.get_running_loop().run_in_executor(None, fn, AttributeToken())
+
+
+class LocalOnlyToken:
+    """D1, D2, D7: sends first and writes then, looks at its own event only, which wakes nobody from a thread."""
+
+    def __init__(self, trace_id: str, mq_client: Any, db_pool: Any) -> None:
+        self.trace_id = trace_id
+        self.mq = mq_client
+        self.db = db_pool
+        self.event = asyncio.Event()
+
+    async def cancel(self, reason: str = "parent_cancelled") -> None:
+        self.event.set()
+        await self.mq.publish("tool.cancel", json.dumps({"trace_id": self.trace_id, "reason": reason}))
+        self.db.cancel(self.trace_id)
+
+    def is_cancelled(self) -> bool:
+        return self.event.is_set()
+
+    def receive(self, body: str) -> None:
+        """D6: an old message of the same trace cancels a new run."""
+        if json.loads(body)["trace_id"] == self.trace_id:
+            self.event.set()
+
+    async def wait(self) -> None:
+        await self.event.wait()
+
+
+class RunningOnlyStore:
+    """D3, D4, D5: marks what runs, of the whole trace; registers, claims and finishes without a look at the cancel."""
+
+    def __init__(self) -> None:
+        self.db = sqlite3.connect(":memory:")
+        self.db.execute("CREATE TABLE tool_invocations (trace_id, span_id, parent_span_id, state, cancelled DEFAULT 0)")
+
+    def close(self) -> None:
+        self.db.close()
+
+    def register(self, trace_id: str, span_id: str, *, tool: str, parent_span_id: str | None = None) -> None:
+        self.db.execute(
+            "INSERT INTO tool_invocations VALUES (?, ?, ?, 'queued', 0)", (trace_id, span_id, parent_span_id)
+        )
+
+    def compensate(self, trace_id: str, span_id: str, tool: str) -> None:
+        self.register(trace_id, f"{span_id}:compensation", tool=tool, parent_span_id=span_id)
+
+    def claim(self, trace_id: str, span_id: str) -> int | None:
+        changed = self.db.execute(
+            "UPDATE tool_invocations SET state = 'running' WHERE trace_id = ? AND span_id = ? AND state = 'queued'",
+            (trace_id, span_id),
+        ).rowcount
+        return 1 if changed else None
+
+    def finish(self, trace_id: str, span_id: str, fence: int, result: object) -> str:
+        self.db.execute(
+            "UPDATE tool_invocations SET state = 'succeeded' WHERE trace_id = ? AND span_id = ?", (trace_id, span_id)
+        )
+        return "succeeded"
+
+    def cancel(self, trace_id: str, span_id: str | None = None) -> None:
+        self.db.execute(
+            "UPDATE tool_invocations SET cancelled = 1 WHERE trace_id = ? AND state = 'running'", (trace_id,)
+        )
+
+    def cancel_reason(self, trace_id: str, span_id: str | None = None) -> str | None:
+        row = self.db.execute(
+            "SELECT cancelled FROM tool_invocations WHERE trace_id = ? AND span_id = ?", (trace_id, span_id)
+        ).fetchone()
+        return "parent_cancelled" if row is not None and row[0] else None

@@ -1,0 +1,938 @@
+"""What `companions.cancellation` promises within a process, and its token for a trace."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import json
+import threading
+import unittest
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from chapter10.companions.budget import Budget
+from chapter10.companions.cancel_store import CancelStore
+from chapter10.companions.cancellation import (
+    CHECK_EVERY,
+    CHECK_RANGE,
+    CHUNK_BYTES,
+    LONGEST_BLOCK_MS,
+    POLL_SECONDS,
+    CancellationError,
+    CancelToken,
+    CleanUpTimedOut,
+    DistributedCancelToken,
+    Interruption,
+    ToolCancelled,
+    checked,
+    checked_async,
+    clean_up,
+    fetch_large_blob,
+    in_thread,
+)
+from chapter10.companions.tasks import abandoned
+from chapter10.database import StoreError
+from chapter10.tests import faulty_resilience as faulty
+from chapter10.tests.support import FolderTestCase, ManualClock
+from chapter10.tests.virtual_time import VirtualLoop, pause, run_virtual
+
+
+async def until_done(task: asyncio.Future[Any]) -> None:
+    """Wait for a task without looking at how it ended."""
+    await asyncio.wait({task})
+
+
+class Tokens(unittest.TestCase):
+    """A request that goes down the tree, once, with its first reason."""
+
+    def test_a_cancel_reaches_everything_below_and_nothing_above(self) -> None:
+        """Parents and children are made at run time, to any depth.
+
+        Claims: I4-003, I4-021.
+        """
+        top = CancelToken()
+        middle, sister = top.child(), top.child()
+        deep = [middle.child()]
+        for _ in range(2000):
+            deep.append(deep[-1].child())
+        cause = TimeoutError("parent")
+        self.assertTrue(middle.cancel("parent_timed_out", cause))
+        self.assertTrue(all(token.is_cancelled() for token in [middle, *deep]))
+        self.assertEqual((deep[-1].reason, deep[-1].cause), ("parent_timed_out", cause))
+        self.assertFalse(top.is_cancelled() or sister.is_cancelled())
+
+    def test_the_first_reason_stays(self) -> None:
+        """A second cancel changes nothing, and a child keeps its own earlier reason."""
+        top = CancelToken()
+        child = top.child()
+        self.assertTrue(child.cancel("user"))
+        self.assertTrue(top.cancel("shutdown"))
+        self.assertFalse(top.cancel("again"))
+        self.assertEqual((top.reason, child.reason), ("shutdown", "user"))
+
+    def test_a_child_of_a_cancelled_token_is_born_cancelled(self) -> None:
+        """What is made later starts as cancelled, and its work is not called."""
+        top = CancelToken()
+        top.cancel("user")
+        child = top.child()
+        self.assertEqual((child.is_cancelled(), child.reason), (True, "user"))
+        calls: list[int] = []
+
+        async def work() -> None:
+            calls.append(1)
+
+        with self.assertRaises(ToolCancelled):
+            run_virtual(lambda loop: child.run(work))
+        self.assertEqual(calls, [])
+
+    def test_tokens_that_nobody_uses_are_forgotten(self) -> None:
+        """A long-lived parent does not collect its finished children."""
+        top = CancelToken()
+        for _ in range(100):
+            top.child()
+        gc.collect()
+        self.assertEqual(len(top._children), 0)
+
+    def test_a_check_raises_an_error_of_its_own(self) -> None:
+        """`ToolCancelled` with reason and cause; before the cancel nothing."""
+        token = CancelToken()
+        token.check()
+        cause = TimeoutError()
+        token.cancel("user", cause)
+        with self.assertRaises(ToolCancelled) as caught:
+            token.check()
+        error = caught.exception
+        self.assertEqual(
+            (str(error), error.code, error.reason, error.__cause__), ("cancelled", "cancelled", "user", cause)
+        )
+
+    def test_bad_reasons_are_refused(self) -> None:
+        """No text, an empty one and one that is too long are `bad_input`, and nothing is cancelled."""
+        token = CancelToken()
+        for reason in (None, 7, "", "x" * 201):
+            with self.assertRaises(CancellationError):
+                token.cancel(reason)  # type: ignore[arg-type]
+        self.assertFalse(token.is_cancelled())
+
+    def test_nodes_stop_at_their_next_check_point(self) -> None:
+        """Nodes that share a token go on until they look, and no further.
+
+        Claims: I4-021, I4-022.
+        """
+        token = CancelToken()
+        seen: list[str] = []
+
+        async def node(name: str, steps: int) -> None:
+            for step in range(steps):
+                await token.checkpoint()
+                seen.append(f"{name}{step}")
+                if seen == ["a0", "b0", "a1"]:
+                    token.cancel("parent_timed_out")
+                    seen.append("cancelled")
+
+        async def main(loop: VirtualLoop) -> None:
+            results = await asyncio.gather(node("a", 9), node("b", 9), return_exceptions=True)
+            self.assertEqual([type(result) for result in results], [ToolCancelled, ToolCancelled])
+
+        run_virtual(main)
+        self.assertEqual(seen, ["a0", "b0", "a1", "cancelled"])
+
+
+class Holders(unittest.TestCase):
+    """Work that a token stops."""
+
+    def test_work_is_stopped_and_cleans_up(self) -> None:
+        """At the next await the work gets its cancel, closes its file, and then the caller is told.
+
+        Claims: I4-008, I4-025.
+        """
+        seen: list[str] = []
+
+        async def work() -> None:
+            try:
+                await pause(600)
+            finally:
+                await pause(0.5)
+                seen.append("closed")
+
+        async def main(loop: VirtualLoop) -> None:
+            token = CancelToken()
+            loop.call_later(3, token.cancel, "user")
+            with self.assertRaises(ToolCancelled) as caught:
+                await token.run(work)
+            self.assertEqual((caught.exception.reason, loop.time()), ("user", 1003.5))
+
+        run_virtual(main)
+        self.assertEqual(seen, ["closed"])
+
+    def test_what_it_returned_all_the_same_is_known(self) -> None:
+        """Work that finishes after the request has had its effect."""
+
+        async def work() -> str:
+            with contextlib.suppress(asyncio.CancelledError):
+                await pause(600)
+            return "charged"
+
+        async def main(loop: VirtualLoop) -> None:
+            token = CancelToken()
+            loop.call_later(3, token.cancel)
+            with self.assertRaises(ToolCancelled) as caught:
+                await token.run(work)
+            self.assertEqual(caught.exception.late_value, ("charged",))
+
+        run_virtual(main)
+
+    def test_pushing_a_cancel_is_bounded_work(self) -> None:
+        """One child refuses, one is finished, one obeys: one cancel each, and after the grace it is over."""
+        pushes: list[str] = []
+
+        async def refuses() -> None:
+            loop = asyncio.get_running_loop()
+            while loop.time() < 1060:
+                try:
+                    await pause(60)
+                except asyncio.CancelledError:
+                    pushes.append("refused")
+
+        async def main(loop: VirtualLoop) -> None:
+            token = CancelToken()
+            tasks = [
+                loop.create_task(token.run(refuses)),
+                loop.create_task(token.run(lambda: pause(0))),
+                loop.create_task(token.run(lambda: pause(600))),
+            ]
+            await pause(5)
+            token.cancel("user")
+            await asyncio.wait(tasks)
+            self.assertEqual([type(task.exception()) for task in tasks], [ToolCancelled, type(None), ToolCancelled])
+            self.assertEqual((loop.time(), len(abandoned())), (1006, 1))
+            await until_done(next(iter(abandoned())))
+
+        run_virtual(main)
+        self.assertEqual(pushes, ["refused"])
+
+    def test_values_and_errors_come_through(self) -> None:
+        """Without a cancel `run` is a plain call; a cancel inside the work is an error and not ours."""
+        token = CancelToken()
+
+        async def fails() -> None:
+            raise KeyError
+
+        async def torn() -> None:
+            raise asyncio.CancelledError
+
+        async def main(loop: VirtualLoop) -> None:
+            self.assertEqual(await token.run(lambda: asyncio.sleep(0, "value")), "value")
+            with self.assertRaises(KeyError):
+                await token.run(fails)
+            with self.assertRaises(ToolCancelled) as caught:
+                await token.run(torn)
+            self.assertEqual(caught.exception.reason, "cancelled_inside")
+
+        run_virtual(main)
+        self.assertEqual(len(token._waiting), 0)
+
+    def test_a_cancel_of_the_caller_goes_on(self) -> None:
+        """The work is stopped, the token is as it was, and the caller ends as cancelled."""
+
+        async def main(loop: VirtualLoop) -> None:
+            token = CancelToken()
+            task = loop.create_task(token.run(lambda: pause(600)))
+            await pause(1)
+            task.cancel()
+            await until_done(task)
+            self.assertTrue(task.cancelled())
+            self.assertFalse(token.is_cancelled())
+
+        run_virtual(main)
+
+    def test_a_cancel_from_a_thread_wakes_a_sleeping_loop(self) -> None:
+        """Nothing else would wake it: there is no timer, and the waiter is told the reason."""
+
+        async def main(loop: VirtualLoop) -> None:
+            token = CancelToken()
+            thread = threading.Thread(target=token.cancel, args=("consumer",))
+            loop.call_soon(thread.start)
+            self.assertEqual(await token.child().wait(), "consumer")
+            thread.join()
+
+        run_virtual(main)
+
+    def test_a_waiter_in_a_closed_loop_does_no_harm(self) -> None:
+        """Its future is left behind by a loop that is gone; the cancel still reaches the others."""
+        token = CancelToken()
+        loop = asyncio.new_event_loop()
+
+        async def leave() -> None:
+            token._future()
+
+        loop.run_until_complete(leave())
+        loop.close()
+        self.assertTrue(token.cancel("user"))
+
+    def test_a_batch_ends_when_a_node_notices(self) -> None:
+        """The check point's error is an ordinary failure of a task group, whose other children stop.
+
+        Claims: I4-001, I4-021.
+        """
+        token = CancelToken()
+        seen: list[str] = []
+
+        async def node() -> None:
+            while True:
+                await token.checkpoint()
+                await pause(1)
+
+        async def child() -> None:
+            try:
+                await pause(600)
+            finally:
+                seen.append("child stopped")
+
+        async def main(loop: VirtualLoop) -> None:
+            loop.call_later(2.5, token.cancel, "parent_timed_out")
+            with self.assertRaises(ExceptionGroup) as caught:
+                async with asyncio.TaskGroup() as group:
+                    group.create_task(node())
+                    group.create_task(child())
+            self.assertEqual([type(error) for error in caught.exception.exceptions], [ToolCancelled])
+            self.assertEqual(loop.time(), 1003)
+
+        run_virtual(main)
+        self.assertEqual(seen, ["child stopped"])
+
+
+class LongLoops(unittest.TestCase):
+    """Code that the event loop cannot interrupt."""
+
+    def test_a_cancel_is_seen_after_at_most_fifty_items(self) -> None:
+        """The default lies within 10 and 100, and no more items than that follow the cancel.
+
+        Claims: I4-032.
+        """
+        self.assertEqual((CHECK_EVERY, CHECK_RANGE), (50, (10, 100)))
+        for every in (10, CHECK_EVERY, 100):
+            for moment in (0, 1, every - 1, every, 237):
+                token = CancelToken()
+                done = 0
+                with self.assertRaises(ToolCancelled):
+                    for _ in checked(range(1000), token, every=every):
+                        if done == moment:
+                            token.cancel()
+                        done += 1
+                self.assertLessEqual(done - moment, every)
+
+    def test_others_run_while_an_async_loop_works(self) -> None:
+        """Every fifty items the event loop gets a turn, in which the cancel arrives.
+
+        Claims: I4-032.
+        """
+        token = CancelToken()
+        done: list[int] = []
+
+        async def work() -> None:
+            async for item in checked_async(range(10_000), token):
+                done.append(item)
+
+        async def cancel() -> None:
+            token.cancel("user")
+
+        async def main(loop: VirtualLoop) -> None:
+            results = await asyncio.gather(work(), cancel(), return_exceptions=True)
+            self.assertIsInstance(results[0], ToolCancelled)
+
+        run_virtual(main)
+        self.assertLessEqual(len(done), 50)
+
+    def test_a_loop_without_check_points_runs_to_its_end(self) -> None:
+        """A cancel reaches a task only at an await: all thousand items are done by then.
+
+        Claims: I4-033.
+        """
+        token = CancelToken()
+        done: list[int] = []
+
+        async def work() -> None:
+            for item in range(1000):
+                if item == 10:
+                    token.cancel("user")
+                done.append(item)
+            await pause(600)
+
+        async def main(loop: VirtualLoop) -> None:
+            with self.assertRaises(ToolCancelled):
+                await token.run(work)
+
+        run_virtual(main)
+        self.assertEqual(len(done), 1000)
+
+    def test_the_event_loop_stays_free_while_a_thread_works(self) -> None:
+        """The heart beats during a computation that ends only when the heart has beaten.
+
+        Claims: I4-034.
+        """
+        self.assertEqual(LONGEST_BLOCK_MS, 100)
+        beats: list[int] = []
+        enough = threading.Event()
+
+        def compute(token: CancelToken) -> str:
+            enough.wait(20)
+            return "done"
+
+        async def heart() -> None:
+            for _ in range(100):
+                beats.append(1)
+                await asyncio.sleep(0)
+            enough.set()
+
+        async def main(loop: VirtualLoop) -> None:
+            value, _ = await asyncio.gather(in_thread(compute, CancelToken()), heart())
+            self.assertEqual(value, "done")
+
+        run_virtual(main)
+        self.assertEqual(len(beats), 100)
+
+    def test_a_thread_stops_at_its_next_look(self) -> None:
+        """A cancel of the token sets the child's flag, and the thread raises at its check point."""
+        started = threading.Event()
+        token = CancelToken()
+
+        def compute(child: CancelToken) -> None:
+            started.set()
+            while True:
+                child.check()
+
+        async def main(loop: VirtualLoop) -> None:
+            task = loop.create_task(in_thread(compute, token))
+            await asyncio.sleep(0)
+            started.wait(20)
+            token.cancel("user")
+            with self.assertRaises(ToolCancelled):
+                await task
+
+        run_virtual(main)
+
+    def test_a_file_that_is_fetched_in_steps_stops_between_them(self) -> None:
+        """20,000 bytes are three steps of 8192; after a cancel in the second there is no third.
+
+        Claims: I4-026, I4-027.
+        """
+        blob = bytes(range(256)) * 79
+        blob = blob[:20_000]
+        ranges: list[tuple[int, int]] = []
+        token = CancelToken()
+
+        async def get(url: str, *, range: tuple[int, int]) -> bytes:
+            ranges.append(range)
+            if stop_at == len(ranges):
+                token.cancel("user")
+            return blob[range[0] : range[1]]
+
+        stop_at = 0
+        value = run_virtual(lambda loop: fetch_large_blob("x", token, http_get=get, total=20_000))
+        self.assertEqual(value, blob)
+        self.assertEqual(ranges, [(0, 8192), (8192, 16384), (16384, 24576)])
+        self.assertEqual(CHUNK_BYTES, 8192)
+        ranges.clear()
+        stop_at = 2
+        with self.assertRaises(ToolCancelled):
+            run_virtual(lambda loop: fetch_large_blob("x", token, http_get=get, total=20_000))
+        self.assertEqual(len(ranges), 2)
+
+    def test_other_steps_are_refused(self) -> None:
+        """Fewer than 10, more than 100 and what is no number is `bad_input`, at once."""
+        wrong: list[Any] = [9, 101, True, 50.0, None]
+        for every in wrong:
+            for make in (checked, checked_async):
+                with self.assertRaises(CancellationError):
+                    make([], CancelToken(), every=every)
+
+
+class CleanUp(unittest.TestCase):
+    """Time that belongs to the clean-up."""
+
+    def test_a_second_cancel_does_not_end_the_clean_up(self) -> None:
+        """The refund is sent although the caller is cancelled again, from the lane that was kept for it.
+
+        Claims: I4-024, I4-025.
+        """
+        seen: list[str] = []
+
+        async def refund() -> None:
+            await pause(0.2)
+            seen.append("refunded")
+
+        async def work(budget: Budget) -> None:
+            try:
+                await pause(600)
+            finally:
+                await clean_up(refund, budget.compensation().seconds())
+
+        async def main(loop: VirtualLoop) -> None:
+            task = loop.create_task(work(Budget.start(4000, clock=loop.time)))
+            await pause(3.5)
+            for _ in range(3):
+                task.cancel()
+                await asyncio.sleep(0)
+            await until_done(task)
+            self.assertTrue(task.cancelled())
+            self.assertAlmostEqual(loop.time(), 1003.7)
+
+        run_virtual(main)
+        self.assertEqual(seen, ["refunded"])
+
+    def test_a_clean_up_has_an_end_too(self) -> None:
+        """Too long, and no time at all, are `clean_up_timed_out`; errors and values come through."""
+
+        async def fails() -> None:
+            raise KeyError
+
+        async def main(loop: VirtualLoop) -> None:
+            with self.assertRaises(CleanUpTimedOut):
+                await clean_up(lambda: pause(9), 2)
+            self.assertEqual(loop.time(), 1002)
+            with self.assertRaises(CleanUpTimedOut):
+                await clean_up(lambda: pause(0), 0)
+            with self.assertRaises(KeyError):
+                await clean_up(fails, 1)
+            self.assertEqual(await clean_up(lambda: asyncio.sleep(0, 7), 1), 7)
+
+        run_virtual(main)
+
+
+class Modes(unittest.TestCase):
+    """Each tool declares how it is stopped."""
+
+    def test_cooperative_is_the_default(self) -> None:
+        """A tool that says nothing is asked to stop.
+
+        Claims: I4-031.
+        """
+        self.assertEqual(Interruption("search").mode, "cooperative")
+
+    def test_each_mode_has_its_condition(self) -> None:
+        """Preemptive needs a tool that ignores the request, fire-and-forget an effect that may be lost.
+
+        Claims: I4-031.
+        """
+        Interruption("driver", "preemptive", ignores_cancel=True)
+        Interruption("metrics", "fire_and_forget", discardable=True)
+        refused: list[dict[str, Any]] = [
+            {"mode": "preemptive"},
+            {"mode": "cooperative", "ignores_cancel": True},
+            {"mode": "fire_and_forget"},
+            {"mode": "fire_and_forget", "discardable": True, "at_least_once": True},
+        ]
+        for options in refused:
+            with self.subTest(options=options), self.assertRaises(CancellationError) as caught:
+                Interruption("tool", **options)
+            self.assertEqual(str(caught.exception), "mode_refused")
+        for options in ({"mode": "maybe"}, {"discardable": 1}, {"ignores_cancel": None}):
+            with self.subTest(options=options), self.assertRaises(CancellationError) as caught:
+                Interruption("tool", **options)
+            self.assertEqual(str(caught.exception), "bad_input")
+
+
+class Broker:
+    """A message client that keeps, loses or hangs on what it is given."""
+
+    def __init__(self, error: BaseException | None = None, hangs: bool = False) -> None:
+        self.sent: list[tuple[str, str]] = []
+        self.error = error
+        self.hangs = hangs
+
+    async def publish(self, topic: str, body: str) -> None:
+        if self.hangs:
+            await pause(600)
+        if self.error is not None:
+            raise self.error
+        self.sent.append((topic, body))
+
+
+class CountingStore(CancelStore):
+    """Counts the looks."""
+
+    looks = 0
+
+    def cancel_reason(self, trace_id: str, span_id: str | None = None, *, epoch: int | None = None) -> str | None:
+        self.looks += 1
+        return super().cancel_reason(trace_id, span_id, epoch=epoch)
+
+
+class TheDistributedToken(FolderTestCase):
+    """A token for everybody who has the database and the trace id."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.wall = ManualClock(1_700_000_000.0)
+        self.clock = ManualClock(50.0)
+
+    def store(self) -> CountingStore:
+        store = CountingStore.open(self.folder / "cancels.db", clock=self.wall)
+        self.addCleanup(store.close)
+        assert isinstance(store, CountingStore)
+        return store
+
+    def token(self, broker: Broker | None = None, **options: Any) -> tuple[DistributedCancelToken, CountingStore]:
+        store = self.store()
+        return DistributedCancelToken("trace-1", broker, store, **{"clock": self.clock, **options}), store
+
+    def test_its_interface_is_that_of_the_document(self) -> None:
+        """Trace, message client, database; `await cancel()` and `is_cancelled()`.
+
+        Claims: I4-090.
+        """
+        broker = Broker()
+        store = self.store()
+        token = DistributedCancelToken("trace-1", broker, store)
+        self.assertFalse(token.is_cancelled())
+        run_virtual(lambda loop: token.cancel())
+        self.assertTrue(token.is_cancelled())
+        with self.assertRaises(ToolCancelled):
+            token.check()
+
+    def test_the_message_has_the_fields_of_the_document(self) -> None:
+        """Topic and body, with trace, parent span, time, reason, and which cancel of which run it was.
+
+        Claims: I4-088, I4-091.
+        """
+        broker = Broker()
+        token, _ = self.token(broker, span_id="span-3")
+        run_virtual(lambda loop: token.cancel())
+        ((topic, body),) = broker.sent
+        self.assertEqual(topic, "tool.cancel")
+        self.assertEqual(
+            json.loads(body),
+            {
+                "trace_id": "trace-1",
+                "parent_span_id": "span-3",
+                "ts": 1_700_000_000,
+                "reason": "parent_cancelled",
+                "cancel_id": 1,
+                "epoch": 1,
+            },
+        )
+
+    def test_the_row_is_there_when_the_message_is_sent_and_when_it_is_lost(self) -> None:
+        """A broker that fails or hangs is recorded, and another process still sees the cancel.
+
+        Claims: I4-092, I4-099.
+        """
+        for broker in (Broker(ConnectionResetError()), Broker(hangs=True)):
+            with self.subTest(hangs=broker.hangs):
+                token, store = self.token(broker)
+                store.register("trace-1", "span-1", tool="export")
+                store.claim("trace-1", "span-1")
+                run_virtual(lambda loop, token=token: token.cancel())  # type: ignore[misc]
+                self.assertIsInstance(token.publish_error, TimeoutError if broker.hangs else ConnectionResetError)
+                row = self.store().get("trace-1", "span-1")
+                self.assertEqual((row.cancelled, row.cancelled_at), (True, 1_700_000_000))
+                other, _ = self.token()
+                self.assertTrue(other.is_cancelled())
+
+    def test_the_local_flag_is_set_even_if_nothing_else_works(self) -> None:
+        """A dead database and a dead broker do not keep this process running.
+
+        Claims: I4-093.
+        """
+        token, store = self.token(Broker(ConnectionResetError()))
+        store.close()
+        with self.assertRaises(StoreError):
+            run_virtual(lambda loop: token.cancel())
+        self.assertTrue(token.is_cancelled())
+
+    def test_another_process_is_noticed_within_the_poll_time_and_no_look_is_made_before(self) -> None:
+        """The row is looked at once a second at most, however often somebody asks.
+
+        Claims: I4-087.
+        """
+        token, store = self.token()
+        self.assertEqual(POLL_SECONDS, 1.0)
+        for _ in range(1000):
+            self.assertFalse(token.is_cancelled())
+        self.assertEqual(store.looks, 1)
+        self.store().cancel("trace-1", reason="user")
+        self.clock.advance(0.999)
+        self.assertFalse(token.is_cancelled())
+        self.clock.advance(0.001)
+        self.assertTrue(token.is_cancelled())
+        self.assertEqual((token.token.reason, store.looks), ("user", 2))
+
+    def test_a_message_makes_it_look_and_cancels_nothing_by_itself(self) -> None:
+        """A false message finds no row; other traces, other runs and rubbish are not even looked after."""
+        token, store = self.token(epoch=1)
+        token.is_cancelled()
+        for body in ("", "{", "[]", '{"trace_id": "other"}', '{"trace_id": "trace-1", "epoch": 7}', b"\xff", "1e999"):
+            self.assertFalse(token.receive(body))
+        self.assertFalse(token.is_cancelled())
+        self.assertEqual(store.looks, 1)
+        self.assertTrue(token.receive('{"trace_id": "trace-1", "epoch": 1}'))
+        self.assertFalse(token.is_cancelled())
+        self.assertEqual(store.looks, 2)
+        self.store().cancel("trace-1")
+        self.assertTrue(token.receive(b'{"trace_id": "trace-1", "epoch": 1}'))
+        self.assertTrue(token.is_cancelled())
+
+    def test_a_failing_look_is_recorded_and_the_flag_keeps_its_value(self) -> None:
+        """A broken database does not stop work that nobody cancelled; the commit looks again."""
+        token, store = self.token()
+        store.close()
+        self.assertFalse(token.is_cancelled())
+        assert token.poll_error is not None
+        self.assertEqual(token.poll_error.code, "store_unavailable")
+
+    def test_a_watcher_stops_the_holders(self) -> None:
+        """A cancel by another process reaches work that never looks, within one poll.
+
+        Claims: I4-087, I4-099.
+        """
+
+        async def main(loop: VirtualLoop) -> None:
+            token, store = self.token(clock=loop.time)
+            watcher = loop.create_task(token.watch())
+            loop.call_later(3.2, self.store().cancel, "trace-1")
+            with self.assertRaises(ToolCancelled):
+                await token.token.run(lambda: pause(600))
+            self.assertEqual((await watcher, loop.time(), store.looks), ("parent_cancelled", 1004, 5))
+
+        run_virtual(main)
+
+    def test_a_message_from_a_thread_wakes_the_watcher(self) -> None:
+        """The consumer's thread says "look", and the loop does so at once."""
+
+        async def main(loop: VirtualLoop) -> None:
+            token, store = self.token(clock=loop.time, poll_s=3600)
+            watcher = loop.create_task(token.watch())
+            await pause(1)
+            self.store().cancel("trace-1", reason="user")
+            thread = threading.Thread(target=token.receive, args=('{"trace_id": "trace-1", "epoch": 1}',))
+            thread.start()
+            thread.join()
+            self.assertEqual((await watcher, loop.time()), ("user", 1001))
+            self.assertEqual(store.looks, 2)
+
+        run_virtual(main)
+
+    def test_a_poll_time_of_nothing_is_refused(self) -> None:
+        """Zero, negative and boolean times are `bad_input`."""
+        for poll_s in (0, -1, True, "1", 1e9):
+            with self.assertRaises(CancellationError):
+                self.token(poll_s=poll_s)
+
+
+class KnownWrongTwins(FolderTestCase):
+    """Each fault of the document's samples is seen by a check that ours passes."""
+
+    def both(self, check: Callable[[Any], None], twin: Any, ours: Any) -> None:
+        with self.assertRaises(AssertionError, msg="the check does not see the fault"):
+            check(twin)
+        check(ours)
+
+    def test_t7_a_cancel_that_was_noticed_does_not_vanish(self) -> None:
+        """A node of a task group that stops at its check point fails the group."""
+
+        def check(kind: Any) -> None:
+            async def main(loop: VirtualLoop) -> None:
+                token = kind()
+                token.cancel()
+
+                async def node() -> None:
+                    token.check()
+
+                with self.assertRaises(ExceptionGroup):
+                    async with asyncio.TaskGroup() as group:
+                        group.create_task(node())
+
+            run_virtual(main)
+
+        self.both(check, faulty.CancelByHand, CancelToken)
+
+    def test_t8_a_token_that_is_not_cancelled_lets_the_loop_finish(self) -> None:
+        """A bound method is always true.
+
+        Claims: I4-026.
+        """
+
+        async def get(url: str, *, range: tuple[int, int]) -> bytes:
+            return bytes(20_000)[range[0] : range[1]]
+
+        def check(both: Any) -> None:
+            fetch, kind = both
+
+            async def main(loop: VirtualLoop) -> None:
+                task = loop.create_task(fetch("x", kind(), http_get=get, total=20_000))
+                await until_done(task)
+                self.assertFalse(task.cancelled())
+                self.assertEqual(len(task.result()), 20_000)
+
+            run_virtual(main)
+
+        self.both(check, (faulty.fetch_by_attribute, faulty.AttributeToken), (fetch_large_blob, CancelToken))
+
+    def test_t9_no_byte_is_read_twice(self) -> None:
+        """The steps meet without a gap and without an overlap.
+
+        Claims: I4-027.
+        """
+
+        async def get(url: str, *, range: tuple[int, int]) -> bytes:
+            return bytes(20_000)[range[0] : range[1]]
+
+        class Never(faulty.AttributeToken):
+            is_cancelled = False  # type: ignore[assignment]
+
+        def check(both: Any) -> None:
+            fetch, token = both
+            self.assertEqual(len(run_virtual(lambda loop: fetch("x", token, http_get=get, total=20_000))), 20_000)
+
+        self.both(check, (faulty.fetch_by_attribute, Never()), (fetch_large_blob, CancelToken()))
+
+    def test_t11_a_thread_does_not_run_on_after_a_cancel(self) -> None:
+        """When the caller is cancelled the thread sees it and ends."""
+
+        def check(run: Any) -> None:
+            ended = threading.Event()
+            release = threading.Event()
+            started = threading.Event()
+
+            def compute(token: Any) -> None:
+                started.set()
+                while not release.is_set():
+                    if token.is_cancelled():
+                        ended.set()
+                        return
+
+            async def main(loop: VirtualLoop) -> None:
+                task = loop.create_task(run(compute, CancelToken()))
+                await asyncio.sleep(0)
+                await asyncio.sleep(0)
+                started.wait(20)
+                task.cancel()
+                await until_done(task)
+                seen = ended.wait(20) if run is in_thread else ended.is_set()
+                release.set()
+                self.assertTrue(task.cancelled())
+                self.assertTrue(seen)
+
+            run_virtual(main)
+
+        self.both(check, faulty.thread_without_a_flag, in_thread)
+
+    def test_t12_clean_up_survives_a_second_cancel(self) -> None:
+        """The file is closed although the caller is cancelled again.
+
+        Claims: I4-025.
+        """
+
+        def check(protect: Any) -> None:
+            closed: list[int] = []
+
+            async def close() -> None:
+                await pause(0.5)
+                closed.append(1)
+
+            async def work() -> None:
+                try:
+                    await pause(600)
+                finally:
+                    await protect(close, 2)
+
+            async def main(loop: VirtualLoop) -> None:
+                task = loop.create_task(work())
+                await pause(1)
+                task.cancel()
+                await pause(0.1)
+                task.cancel()
+                await until_done(task)
+                self.assertEqual(closed, [1])
+
+            run_virtual(main)
+
+        self.both(check, faulty.clean_up_unshielded, clean_up)
+
+    def distributed(self, check: Callable[[Callable[..., Any]], Awaitable[None]], twin: Any = None) -> None:
+        """Run a check with a maker of tokens: `(broker, **options) -> (token, store)`."""
+        clock = ManualClock(50.0)
+        files = iter(range(9))
+
+        def run(kind: Any) -> None:
+            path = self.folder / f"{next(files)}.db"
+
+            def make(broker: Broker | None = None, **options: Any) -> Any:
+                store = CancelStore.open(path)
+                self.addCleanup(store.close)
+                if kind is DistributedCancelToken:
+                    return kind("trace-1", broker, store, clock=clock, **options), store
+                return kind("trace-1", broker, store), store
+
+            async def main(loop: VirtualLoop) -> None:
+                await check(make)
+
+            run_virtual(main)
+
+        self.both(run, faulty.LocalOnlyToken, DistributedCancelToken)
+
+    def test_d1_the_database_is_read(self) -> None:
+        """A cancel by another process is seen, without any message.
+
+        Claims: I4-099.
+        """
+
+        async def check(make: Callable[..., Any]) -> None:
+            token, store = make()
+            store.cancel("trace-1")
+            self.assertTrue(token.is_cancelled())
+
+        self.distributed(check)
+
+    def test_d2_the_row_is_written_before_the_message(self) -> None:
+        """A broker that fails leaves a row all the same.
+
+        Claims: I4-092.
+        """
+
+        async def check(make: Callable[..., Any]) -> None:
+            token, store = make(Broker(ConnectionResetError()))
+            with contextlib.suppress(ConnectionResetError):
+                await token.cancel()
+            self.assertIsNotNone(store.cancel_reason("trace-1"))
+
+        self.distributed(check)
+
+    def test_d6_an_old_message_does_not_stop_a_new_run(self) -> None:
+        """A message about run 1 arrives in run 2 of the same trace."""
+
+        async def check(make: Callable[..., Any]) -> None:
+            _, store = make()
+            old = store.cancel("trace-1").message()
+            store.new_run("trace-1")
+            token, _ = make()
+            token.receive(json.dumps(old))
+            self.assertFalse(token.is_cancelled())
+
+        self.distributed(check)
+
+    def test_d7_a_cancel_from_a_thread_wakes_the_loop(self) -> None:
+        """A plain event that is set in a thread leaves the loop asleep until its next timer."""
+
+        def check(kind: Any) -> None:
+            async def main(loop: VirtualLoop) -> None:
+                signal = kind()
+                waiter = loop.create_task(signal.wait())
+                await asyncio.sleep(0)
+                thread = threading.Thread(target=getattr(signal, "cancel", None) or signal.set)
+                thread.start()
+                thread.join()
+                # A loop that waits for its files finds one ready, or sleeps on; this turn of ours hides the difference.
+                woken = bool(loop.jumping.inner.select(0))
+                await waiter
+                self.assertTrue(woken, "nothing woke the loop")
+
+            run_virtual(main)
+
+        self.both(check, asyncio.Event, CancelToken)
+
+
+if __name__ == "__main__":
+    unittest.main()
