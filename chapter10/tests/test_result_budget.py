@@ -1014,6 +1014,10 @@ class PerMessage(FolderTestCase):
         with self.assertRaises(BudgetError):
             state.decide("1", SeenResult("0" * 64, 1, "p"), "replacement")
         self.assertEqual(state.replacements, {})
+        with mock.patch.object(result_budget, "MAX_SEEN", 1), self.assertRaises(BudgetError) as caught:
+            state.decide("2", SeenResult("0" * 64, 1), None)
+        self.assertEqual(caught.exception.code, "state_full")
+        self.assertEqual(state.seen_ids, {"1"})
 
     def test_without_a_prompt_cache_the_choice_needs_no_state(self) -> None:
         """A new state each turn chooses anew among all results of a message, and may replace what was whole.
