@@ -58,6 +58,7 @@ FLOORS: Final[dict[int, tuple[str, ...]]] = {
         "companions.cancel_store",
         "companions.cancellation",
         "companions.circuit_breaker",
+        "companions.heartbeat",
         "companions.process_stop",
         "companions.result_budget",
         "companions.retry",
@@ -65,6 +66,7 @@ FLOORS: Final[dict[int, tuple[str, ...]]] = {
         "companions.schema",
         "companions.tool_calls",
         "companions.tool_spec",
+        "companions.worker_log",
         "lab.textio",
     ),
     3: (
@@ -73,6 +75,7 @@ FLOORS: Final[dict[int, tuple[str, ...]]] = {
         "companions.outbox",
         "companions.registry",
         "companions.tool_list",
+        "companions.worker",
         "lab.model",
         "lab.world",
     ),
