@@ -235,7 +235,7 @@ def _tool(entry: dict[str, Any], place: str, permission: str) -> Tool:
     annotations = _member(entry, "annotations", dict, place) or {}
     title = _member(entry, "title", str, place) or _member(annotations, "title", str, f"{place}.annotations") or ""
     description = _member(entry, "description", str, place) or ""
-    harmless = _member(annotations, "readOnlyHint", bool, f"{place}.annotations") is True
+    harmless = _member(annotations, "readOnlyHint", bool, f"{place}.annotations")
     effect: Effect = "read" if harmless else "write"
     parameters = _member(entry, "inputSchema", dict, place)
     if parameters is None:

@@ -755,6 +755,29 @@ class IndexTests(CatalogTestCase):
         with mock.patch.multiple(postings, MAX_KEPT_BYTES=100, MAX_VIEWS=1):
             self.compare(Catalog(self.any_tool(chance, f"t{number}") for number in range(500)), chance, 60)
 
+    def test_a_tool_that_arrives_after_a_search_is_visible_to_the_same_grants(self) -> None:
+        """What was worked out for these grants is worked out again, among many tools as among few."""
+        catalog = Catalog(tool(f"t{number:03}", "w") for number in range(100))
+        self.assertEqual(ranking(catalog.search("w", {"p"}, 1)), [("t000", 1)])
+        catalog.tools["a"] = tool("a", "w")
+        self.assertEqual(ranking(catalog.search("w", {"p"}, 1)), [("a", 1)])
+
+    def test_what_is_remembered_is_bounded(self) -> None:
+        """Late numbers, gaps, views and integers stay within their bounds, whatever is asked and changed."""
+        catalog = Catalog(tool(f"t{number:03}", "w", f"v{number % 9}") for number in range(300))
+        index = catalog.tools._index
+        with mock.patch.multiple(postings, MAX_LATE=10, MAX_VIEWS=5, MAX_KEPT_BYTES=200):
+            for number in range(60):
+                catalog.tools[f"late{number:02}"] = tool(f"late{number:02}", "w")
+                catalog.search(f"w v{number % 9}", {"p", f"q{number}"})
+                self.assertLessEqual(len(index._tools) - index._in_step, 10)
+                self.assertLessEqual(len(index._views), 5)
+                self.assertLessEqual(len(index._words._bits) * len(index._tools) // 8, 200)
+            for name in list(catalog.tools)[:350]:
+                del catalog.tools[name]
+            catalog.search("w", {"p"})
+            self.assertLessEqual(len(index._tools), 2 * len(catalog.tools) + 10)
+
     def test_many_words_are_summed_right(self) -> None:
         """Scores up to 100 come out in order: each tool has one word more than the one before."""
         words = [f"w{number:03}" for number in range(100)]

@@ -183,6 +183,7 @@ class BoundedReadsTests(ReadsTestCase):
                 return task
 
             async def read(number: int) -> int:
+                await asyncio.sleep(0)
                 return number
 
             loop.set_task_factory(factory)
@@ -610,6 +611,47 @@ class StreamTests(ReadsTestCase):
                 await asyncio.sleep(0)
             await self.assert_cancelled(task)
             self.assertEqual(sorted(gate.ended), [0, 1])
+
+    async def test_slow_cleaning_up_is_waited_for_through_more_cancellations(self) -> None:
+        """A consumer that is cancelled again, or cancelled while it closes the stream, leaves nothing running."""
+        cleaned: list[int] = []
+        closing = asyncio.Event()
+
+        async def read(number: int) -> int:
+            if number == 0:
+                return number
+            try:
+                await asyncio.Event().wait()
+            finally:
+                await turns(20)
+                cleaned.append(number)
+            return number
+
+        async def cancelled_while_waiting() -> None:
+            async with contextlib.aclosing(stream_reads(numbered(9), read, 2)) as found:
+                async for _ in found:
+                    pass
+
+        async def cancelled_while_closing() -> None:
+            async with contextlib.aclosing(stream_reads(numbered(9), read, 2)) as found:
+                await anext(found)
+                await turns()
+                closing.set()
+
+        task = asyncio.create_task(cancelled_while_waiting())
+        await turns()
+        for _ in range(3):
+            task.cancel()
+            await asyncio.sleep(0)
+        await self.assert_cancelled(task)
+        self.assertEqual(sorted(cleaned), [1, 2])
+
+        task = asyncio.create_task(cancelled_while_closing())
+        await closing.wait()
+        await turns(3)
+        task.cancel()
+        await self.assert_cancelled(task)
+        self.assertEqual(sorted(cleaned), [1, 1, 2, 2])
 
     async def test_a_source_that_fails_is_heard_after_what_it_gave(self) -> None:
         """Its error comes as it is, after the outcome of every call that was pulled."""

@@ -237,7 +237,7 @@ class FileTests(FolderTestCase):
         gbk = json.dumps([entry(description="查询")], ensure_ascii=False).encode("gbk")
         self.assertRegex(self.refused(gbk).line, r"^not_json: byte \d+: the file is not in UTF-8$")
         self.assertEqual(self.refused(b"\xff\xfe[\0]").line, "not_json: byte 4: the file is not in UTF-16")
-        self.assertEqual(self.refused("[]".encode("utf-32")).code, "not_json")
+        self.assertEqual(self.refused("[]".encode("utf-32")).reason, "the file is not in UTF-8")
 
     def test_only_strict_json_is_read(self) -> None:
         """Cut-off text, NaN, a doubled key at any depth and bottomless nesting are refused with their place."""
