@@ -210,7 +210,7 @@ _RETRY: Final = (
 )
 _BURY: Final = (
     "UPDATE outbox SET status = 'dead', lease_until = NULL, attempts = attempts + 1, last_error = ?, ended_at = ?,"
-    f" turn = CASE WHEN ? AND ordering_key IS NOT NULL THEN 1 END WHERE {_IS_OURS}"
+    f" turn = CASE WHEN ? THEN 1 END WHERE {_IS_OURS}"
 )
 _STAND_BACK: Final = "UPDATE outbox SET turn = 0 WHERE ordering_key = ? AND turn = 1 AND status <> 'claimed'"
 _ELECT: Final = (

@@ -612,6 +612,40 @@ class OutcomeTest(StoreTestCase):
         end, calls = asyncio.run(scene(1, None))
         self.assertEqual((InProgressError, 1), (type(end), calls))
 
+    def test_the_error_of_the_call_comes_out_when_the_machine_fails_too(self) -> None:
+        """The doubt could not be stored, and the end of the lease makes it.
+
+        Claims: I4-048, I4-050.
+        """
+
+        async def charge_and_break() -> Any:
+            self.store.db.execute("PRAGMA query_only=ON")
+            raise TimeoutError
+
+        with self.assertRaises(TimeoutError):
+            self.once(charge_and_break)
+        self.store.db.execute("PRAGMA query_only=OFF")
+        self.assertEqual("in_progress", self.state())
+        self.clock.advance(30)
+
+        self.assertEqual("unknown", self.state())
+
+    def test_a_waiter_takes_over_when_the_lease_it_waits_for_ends(self) -> None:
+        """A repeatable call goes on within its waiting time; any other becomes a doubt.
+
+        Claims: I4-044, I4-048.
+        """
+        for repeatable in (True, False):
+            intent = {**ORDER, "repeatable": repeatable}
+            self.store.claim(make_intent("payments", intent), lease_s=2, repeatable=repeatable)
+            bank = Bank()
+            try:
+                self.once(bank.charge, intent, wait_s=5, repeatable=repeatable)
+            except OutcomeUnknown:
+                self.assertFalse(repeatable)
+            self.assertEqual((int(repeatable), 2.0), (bank.calls, round(sum(self.clock.slept), 3)))
+            self.clock.slept.clear()
+
     def test_waiting_ends_with_the_budget(self) -> None:
         """A waiter whose time runs out is refused and runs nothing.
 
@@ -808,7 +842,7 @@ class LeaseTest(StoreTestCase):
         """
         seen, value = self.long_run(silenced=True)
 
-        self.assertEqual(["in_progress"] * 2 + ["taken"], seen[:3])
+        self.assertEqual(["in_progress"] * 2 + ["taken"] + ["in_progress"] * 7, seen)
         self.assertEqual(("LeaseLost", "in_progress"), (value, self.store.look(self.what).state))
 
     def long_run(self, *, silenced: bool) -> tuple[list[str], str]:
@@ -843,6 +877,8 @@ class LeaseTest(StoreTestCase):
         self.clock.advance(1.5)
         claim = self.store.renew(claim, lease_s=2)
         self.assertEqual(1003.5, claim.lease_until)
+        self.assertEqual(1003.5, self.store.renew(claim, lease_s=1).lease_until)
+        self.assertEqual(2.0, self.store.look(self.what).retry_after)
         self.clock.advance(2)
 
         with self.assertRaises(LeaseLost):
@@ -875,6 +911,21 @@ class LeaseTest(StoreTestCase):
             return count
 
         self.assertEqual(9, self.once(stuck, store=self.open(call_later=later), lease_s=1200))
+
+    def test_a_timer_stops_when_the_lease_is_lost(self) -> None:
+        """One beat finds out; no other is scheduled."""
+        beats: list[Callable[[], None]] = []
+
+        def later(seconds: float, call: Callable[[], None]) -> NoTimer:
+            beats.append(call)
+            return NoTimer()
+
+        async def outlived() -> None:
+            self.clock.advance(3)
+            beats.pop()()
+
+        self.once(outlived, store=self.open(call_later=later), lease_s=3)
+        self.assertEqual([], beats)
 
 
 class TransactionTest(StoreTestCase):
@@ -1138,9 +1189,9 @@ def interleavings(*counts: int) -> Iterator[tuple[int, ...]]:
 class TwoCallers:
     """Two callers of one intent and a clock that lets one lease end, one step at a time."""
 
-    def __init__(self, repeatable: bool, ends: tuple[str, str]) -> None:
-        self.clock = ManualClock()
-        self.store = IdempotencyStore(clock=self.clock)
+    def __init__(self, store: IdempotencyStore, clock: ManualClock, repeatable: bool, ends: tuple[str, ...]) -> None:
+        self.clock, self.store = clock, store
+        self.store.db.execute("DELETE FROM idempotency")
         self.what = make_intent("payments", ORDER)
         self.repeatable, self.ends = repeatable, ends
         self.claims: list[Claim | None] = [None, None]
@@ -1198,18 +1249,16 @@ class TwoCallers:
 
 def first_problem() -> str | None:
     """Run every order of two callers and one end of a lease, in every combination of endings."""
-    for repeatable in (False, True):
-        for ends in itertools.product(("complete", "release", "doubt"), repeat=2):
-            for order in interleavings(3, 3, 1):
-                scene = TwoCallers(repeatable, (ends[0], ends[1]))
-                try:
-                    for actor in order:
-                        next(scene.steps[actor])
-                        problem = scene.problem()
-                        if problem is not None:
-                            return f"{problem}: repeatable={repeatable}, ends={ends}, order={order}"
-                finally:
-                    scene.store.close()
+    clock = ManualClock()
+    cases = itertools.product((False, True), itertools.product(("complete", "release", "doubt"), repeat=2))
+    with IdempotencyStore(clock=clock) as store:
+        for (repeatable, ends), order in itertools.product(cases, interleavings(3, 3, 1)):
+            scene = TwoCallers(store, clock, repeatable, ends)
+            for actor in order:
+                next(scene.steps[actor])
+                problem = scene.problem()
+                if problem is not None:
+                    return f"{problem}: repeatable={repeatable}, ends={ends}, order={order}"
     return None
 
 
