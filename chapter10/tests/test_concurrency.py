@@ -403,7 +403,7 @@ class CancellationTests(ReadsTestCase):
     def test_no_handler_in_the_module_catches_everything(self) -> None:
         """There is no bare `except` and no `except BaseException`, and nothing that writes.
 
-        Claims: C10-096, C10-103, C10-121.
+        Claims: C10-096, C10-103, C10-104, C10-121.
         """
         source = Path(concurrency.__file__).read_text(encoding="utf-8")
         handlers = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ExceptHandler)]
