@@ -224,7 +224,7 @@ def parse_arguments(call: ToolCall) -> dict[str, Any]:
     if len(text) > MAX_ARGUMENTS_CHARS:
         raise ExecutorError("invalid_arguments", "too long")
     try:
-        value = json.loads(text, object_pairs_hook=_unique_keys)
+        value = _decode(text)
         canonical(value)  # refuses NaN, the infinities and lone surrogates
     except json.JSONDecodeError as error:
         ended = error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated string")
@@ -328,6 +328,9 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return value
 
 
+_decode: Final = json.JSONDecoder(object_pairs_hook=_unique_keys).decode
+
+
 def check_call(call: ToolCall) -> None:
     """Check a call at the door. Raises `ExecutorError` (`bad_input`)."""
     if not isinstance(call, ToolCall):
@@ -341,4 +344,6 @@ def check_call(call: ToolCall) -> None:
 
 
 def _is_clean(text: str) -> bool:
+    if text.isascii():
+        return "\0" not in text
     return "\0" not in text and not any("\ud800" <= character <= "\udfff" for character in text)
