@@ -160,6 +160,16 @@ class TheBudget(unittest.TestCase):
         self.assertEqual(caught.exception.minimum, 1001)
         self.assertEqual(Budget(1000, clock=self.clock).check("export", 1000), 1000)
 
+    def test_the_rounding_of_a_clock_costs_no_millisecond(self) -> None:
+        """1.001 s and 1.801 s have no exact form, and 200 ms of a second are left all the same.
+
+        Claims: I4-017.
+        """
+        self.clock.now = 1.001
+        budget = Budget(1000, clock=self.clock)
+        self.clock.now = 1.801
+        self.assertEqual(budget.check("search"), 200)
+
     def test_nothing_left_is_exhausted_whatever_the_minimum(self) -> None:
         """Zero never means "no limit", and what is left never falls below zero."""
         for budget in (Budget(0, clock=self.clock), Budget(100, 500, clock=self.clock)):

@@ -212,6 +212,8 @@ class States(BreakerTestCase):
         self.assertEqual(self.breaker.failures, 5)
         self.give("failure", 5)
         self.assertEqual(self.breaker.state, "open")
+        self.clock.advance(-400)
+        self.assertEqual(self.assert_refused(), 30.0)
 
     def test_memory_is_bounded_whatever_the_traffic(self) -> None:
         """A hundred thousand calls over many hours leave the same two rings."""

@@ -54,6 +54,7 @@ FLOORS: Final[dict[int, tuple[str, ...]]] = {
         "catalog",
         "concurrency",
         "jobs",
+        "companions.adaptive_limit",
         "companions.budget",
         "companions.cancel_store",
         "companions.cancellation",
