@@ -71,7 +71,9 @@ FLOORS: Final[dict[int, tuple[str, ...]]] = {
         "lab.textio",
     ),
     3: (
+        "companions.child_process",
         "companions.executor",
+        "companions.exports",
         "companions.idempotency",
         "companions.outbox",
         "companions.registry",
