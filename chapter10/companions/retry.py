@@ -26,8 +26,8 @@ R5  Nested layers of retry share one count: whatever is called from inside draws
 R6  Every attempt of a write carries the same key, and so does the status query.
 
 What it does not do: it makes no write safe that has no key on the other side. See `companions.idempotency`.
-Source: the document on interruption, section 7 (claims I4-069 to I4-078, I4-082, I4-095, I4-098, I4-100), the chapter's
-section on retries (C10-196 to C10-206); X-11, X-12, X-25, X-52 to X-55.
+Source: the document on interruption, section 7 (claims I4-072, I4-073, I4-077, I4-078, I4-082, I4-095, I4-098,
+I4-100), the chapter's section on retries (C10-196 to C10-206); X-11, X-12, X-25, X-52 to X-54.
 """
 
 from __future__ import annotations
@@ -51,8 +51,6 @@ __all__ = [
     "MAX_ATTEMPTS",
     "MAX_KEY",
     "READ_RANGE_MS",
-    "AdaptiveCaller",
-    "AdaptivePolicy",
     "Attempt",
     "Breaker",
     "ConnectFailed",
@@ -69,6 +67,7 @@ __all__ = [
     "Stop",
     "TimeLeft",
     "TokenBucket",
+    "answer_within",
     "backoff_ms",
     "classify",
     "connect_then_read",
@@ -182,14 +181,6 @@ class Permit(Protocol):
 class Breaker(Protocol):
     """What is asked of a breaker; `companions.circuit_breaker.CircuitBreaker` has it."""
 
-    @property
-    def state(self) -> str:
-        """`closed`, `open` or `half-open`."""
-
-    @property
-    def failures(self) -> int:
-        """Failures within its window."""
-
     def check(self, after_s: float = 0.0) -> None:
         """Raise an error of its own if a call that comes so much later would be refused; takes no permit."""
 
@@ -222,31 +213,6 @@ class RetryPolicy:
     def from_max_retries(cls, max_retries: int, **others: int) -> RetryPolicy:
         """Return the policy with so many attempts *after* the first: 3 retries are 4 attempts (X-11)."""
         return cls(max_attempts=_whole(max_retries, "max_retries", 0, MAX_ATTEMPTS - 1) + 1, **others)
-
-
-@dataclass(frozen=True, slots=True)
-class AdaptivePolicy:
-    """The policy of the document under its own names, with its figures; nothing in it adapts (X-55).
-
-    `max_retries` come after the first attempt. `base_timeout_ms` is the read limit. The last two are for the breaker:
-    its minimum of calls (X-50), and how long it stays open. Source: claim I4-070.
-    """
-
-    base_timeout_ms: int = 5000
-    max_retries: int = 3
-    base_backoff_ms: int = 200
-    max_backoff_ms: int = 30_000
-    cb_failure_threshold: int = 10
-    cb_reset_timeout_s: int = 30
-
-    def retry_policy(self) -> RetryPolicy:
-        """Return the part of it that `retry` takes. Raises `RetryError`."""
-        return RetryPolicy.from_max_retries(
-            self.max_retries,
-            base_backoff_ms=self.base_backoff_ms,
-            max_backoff_ms=self.max_backoff_ms,
-            read_timeout_ms=self.base_timeout_ms,
-        )
 
 
 @dataclass(frozen=True)  # no slots: with them `Status[int]("done", 1)` fails before Python 3.13
@@ -534,58 +500,6 @@ class _Retry(Generic[T]):
         raise last
 
 
-class AdaptiveCaller:
-    """The document's caller: one policy, one breaker and one effect class, for one dependency.
-
-    `breaker`: made by the caller, with the policy's `cb_failure_threshold` as minimum of calls and its
-    `cb_reset_timeout_s`. `effect`: of what is called; a write is repeated only as `retry` allows (X-25).
-    Raises `RetryError`. Source: claims I4-071, I4-077, I4-078.
-    """
-
-    def __init__(
-        self,
-        policy: AdaptivePolicy,
-        breaker: Breaker,
-        *,
-        effect: Effect,
-        budget: TimeLeft | None = None,
-        bucket: TokenBucket | None = None,
-        sleep: Sleep = asyncio.sleep,
-        random: Callable[[], float] = chance.random,
-    ) -> None:
-        self.policy = policy
-        self._retry_policy = policy.retry_policy()
-        self._breaker = breaker
-        self._effect = effect
-        self._budget = budget
-        self._bucket = bucket
-        self._sleep = sleep
-        self._random = random
-
-    @property
-    def cb_state(self) -> str:
-        """`closed`, `open` or `half-open`."""
-        return self._breaker.state
-
-    @property
-    def cb_failures(self) -> int:
-        """Failures in the breaker's window."""
-        return self._breaker.failures
-
-    async def call(self, fn: Callable[..., Awaitable[T]], *args: object, **kwargs: object) -> T:
-        """Return `await fn(*args, **kwargs)`, each attempt within the policy's time. Raises as `retry` does."""
-        return await retry(
-            lambda attempt: _within(attempt.read_limit(), lambda: fn(*args, **kwargs)),
-            effect=self._effect,
-            policy=self._retry_policy,
-            budget=self._budget,
-            bucket=self._bucket,
-            breaker=self._breaker,
-            sleep=self._sleep,
-            random=self._random,
-        )
-
-
 async def connect_then_read(
     attempt: Attempt,
     connect: Callable[[], Awaitable[C]],
@@ -613,7 +527,28 @@ async def connect_then_read(
         raise ConnectFailed() from ending.error
     if ending.error is not None:
         raise ending.error
-    return await _within(attempt.read_limit(), lambda: read(ending.value))  # type: ignore[arg-type]  # as above
+    return await answer_within(attempt, lambda: read(ending.value))  # type: ignore[arg-type]  # as above
+
+
+async def answer_within(attempt: Attempt, make: Callable[[], Awaitable[T]]) -> T:
+    """Return `await make()`, within the read limit of the attempt.
+
+    Raises `ReadTimedOut` (with a value that came late), `ConnectionAbortedError` for a cancel that nobody here asked
+    for, and what `make` raises.
+    """
+    seconds, whole = attempt.read_limit()
+    if seconds <= 0:
+        raise ReadTimedOut(whole_limit=False)
+    ending = await own(make, limit_s=seconds, grace_s=_GRACE_S)
+    if ending.outer is not None:
+        raise ending.outer
+    if ending.why == "limit":
+        raise ReadTimedOut(whole, (ending.value,) if ending.returned else ()) from ending.error
+    if isinstance(ending.error, asyncio.CancelledError):
+        raise ConnectionAbortedError() from ending.error
+    if ending.error is not None:
+        raise ending.error
+    return ending.value  # type: ignore[return-value]  # it returned
 
 
 def may_retry(effect: Effect, fault: Fault, *, has_key: bool = False, not_done: bool = False) -> bool:
@@ -663,23 +598,6 @@ def backoff_ms(
         raise RetryError("random does not draw from 0 up to, not including, 1")
     wait = int(nominal * (JITTER[0] + drawn * (JITTER[1] - JITTER[0])))
     return min(wait, math.ceil(nominal * JITTER[1]) - 1)  # 0.5 + 0.999... may be rounded up to the open end
-
-
-async def _within(limit: tuple[float, bool], make: Callable[[], Awaitable[T]]) -> T:
-    """Return `await make()` or raise `ReadTimedOut`; a cancel inside it is a lost connection, not a cancel of ours."""
-    seconds, whole = limit
-    if seconds <= 0:
-        raise ReadTimedOut(whole_limit=False)
-    ending = await own(make, limit_s=seconds, grace_s=_GRACE_S)
-    if ending.outer is not None:
-        raise ending.outer
-    if ending.why == "limit":
-        raise ReadTimedOut(whole, (ending.value,) if ending.returned else ()) from ending.error
-    if isinstance(ending.error, asyncio.CancelledError):
-        raise ConnectionAbortedError() from ending.error
-    if ending.error is not None:
-        raise ending.error
-    return ending.value  # type: ignore[return-value]  # it returned
 
 
 def _is_failure(error: Exception) -> bool:

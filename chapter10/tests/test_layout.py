@@ -71,6 +71,7 @@ FLOORS: Final[dict[int, tuple[str, ...]]] = {
         "lab.textio",
     ),
     3: (
+        "companions.adaptive_caller",
         "companions.child_process",
         "companions.executor",
         "companions.exports",

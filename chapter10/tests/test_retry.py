@@ -11,6 +11,7 @@ import unittest
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
+from chapter10.companions.adaptive_caller import AdaptiveCaller, AdaptivePolicy
 from chapter10.companions.budget import Budget, BudgetExhausted
 from chapter10.companions.circuit_breaker import CircuitBreaker, CircuitOpenError
 from chapter10.companions.retry import (
@@ -18,8 +19,6 @@ from chapter10.companions.retry import (
     EFFECTS,
     JITTER,
     READ_RANGE_MS,
-    AdaptiveCaller,
-    AdaptivePolicy,
     Attempt,
     ConnectFailed,
     ConnectTimedOut,
@@ -833,11 +832,7 @@ class TheAdaptiveCaller(unittest.TestCase):
     """The document's caller under its own names."""
 
     def caller(self, loop: VirtualLoop, effect: Effect = "read") -> AdaptiveCaller:
-        policy = AdaptivePolicy()
-        breaker = CircuitBreaker(
-            min_calls=policy.cb_failure_threshold, reset_s=policy.cb_reset_timeout_s, clock=loop.time
-        )
-        return AdaptiveCaller(policy, breaker, effect=effect, sleep=pause, random=lambda: 0.5)
+        return AdaptiveCaller(AdaptivePolicy(), effect=effect, clock=loop.time, sleep=pause, random=lambda: 0.5)
 
     def test_it_starts_closed(self) -> None:
         """State `closed`, no failures.
@@ -849,6 +844,7 @@ class TheAdaptiveCaller(unittest.TestCase):
             caller = self.caller(loop)
             self.assertEqual((caller.cb_state, caller.cb_failures), ("closed", 0))
             self.assertEqual(caller.policy, AdaptivePolicy())
+            self.assertEqual(AdaptiveCaller(AdaptivePolicy()).cb_state, "closed")
 
         run_virtual(main)
 
