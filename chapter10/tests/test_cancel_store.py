@@ -268,6 +268,16 @@ class Results(StoreTestCase):
         child = self.store.register(T, "bank", tool="bank.refund", parent_span_id="a:compensation")
         self.assertEqual((child.compensation, child.state), (True, "queued"))
 
+    def test_no_cancel_reaches_past_a_compensation(self) -> None:
+        """What hangs below one is left alone by the cancel of a subtree, even if it was registered before it."""
+        self.tree()
+        self.store.finish(T, "a", self.running("a"), "charged")
+        self.store.register(T, "early", tool="bank", parent_span_id="a:compensation")
+        self.store.compensate(T, "a", "refund")
+        self.store.cancel(T, "a")
+        self.assertIsNone(self.store.cancel_reason(T, "early"))
+        self.assertEqual(self.store.claim(T, "early"), 1)
+
     def test_the_database_refuses_to_cancel_a_compensation(self) -> None:
         """The rule is a constraint with a name, not only a line of code."""
         self.tree()
