@@ -430,7 +430,8 @@ class IdempotencyStore:
     among its migrations. `lifetimes`: by namespace; a namespace that is not named may retry for
     43,200 s. `holder`: who is at work, for people. `clock`: seconds, shared by all users of the file.
     `sleep` and `call_later` belong to `execute_once`. `not_executed`: errors that show that nothing
-    was done. A store belongs to the thread that made it; any number of stores may share a file.
+    was done. A store belongs to the thread that made it; any number of stores may share a file. Each
+    step blocks that thread, and an event loop on it, for one commit: milliseconds.
 
     Raises `IdempotencyError` (`bad_input`), `StoreError`; every method may raise `StoreError`.
     """

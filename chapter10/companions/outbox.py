@@ -480,7 +480,10 @@ class Outbox:
             refused = _change(db, _RETRY, retries)
             buried = [(v.error[:MAX_TEXT], now, self._block, v.message.id, fence) for v in kinds["refused_for_good"]]
             dead = _change(db, _BURY, buried)
-            _next_turn(db, [verdict.message.ordering_key for verdict in verdicts])
+            # A row that was sent has left its turn to the next; any other may have to stand back for it.
+            kept = {verdict.message.ordering_key for verdict in verdicts if verdict.kind != "sent"}
+            _next_turn(db, kept)
+            _elect(db, {verdict.message.ordering_key for verdict in kinds["sent"]} - kept)
         lost = len(verdicts) - sent - back - refused - dead
         return PassReport(len(batch.messages), sent, refused, dead, back, lost)
 
@@ -991,10 +994,17 @@ def _change(db: sqlite3.Connection, sql: str, rows: Sequence[tuple[object, ...]]
 
 def _next_turn(db: sqlite3.Connection, keys: Iterable[str | None]) -> None:
     """Give the turn of each key to the first row of its queue, unless a row of it is in flight."""
-    names = list(dict.fromkeys(key for key in keys if key is not None))
+    names = {key for key in keys if key is not None}
     if names:
         db.executemany(_STAND_BACK, [(name,) for name in names])
-        db.executemany(_ELECT, [(name, name) for name in names])
+        _elect(db, names)
+
+
+def _elect(db: sqlite3.Connection, keys: Iterable[str | None]) -> None:
+    """Give the turn of each key to the first row of its queue, unless some row has it."""
+    names = [(key, key) for key in keys if key is not None]
+    if names:
+        db.executemany(_ELECT, names)
 
 
 def _shown(row: Any) -> dict[str, Any]:

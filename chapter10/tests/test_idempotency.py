@@ -798,6 +798,46 @@ class LeaseTest(StoreTestCase):
         self.assertGreater(second.fence, first.fence)
         self.assertEqual("second", self.store.look(self.what).value)
 
+    def test_an_outlived_holder_neither_answers_for_its_successor_nor_frees_its_key(self) -> None:
+        """A is outlived, B is at work, A ends, C asks. The twin gives C the wrong value, or runs C beside B (I4 to I6).
+
+        Claims: I4-043, I4-048.
+        """
+        for a_fails, twin_says in ((False, "a"), (True, "c")):
+            twin = self.twin()
+            end = asyncio.run(self.outlived(lambda fn, twin=twin: twin.execute_once("n", ORDER, fn, 2), a_fails))  # type: ignore[misc]
+            self.assertEqual((twin_says, {"a": 1, "b": 1, "c": int(a_fails)}), end)
+
+            store = self.open(lifetimes={"n": QUERY}, call_later=lambda seconds, call: NoTimer())
+            once = partial(store.execute_once, "n", {**ORDER, "a_fails": a_fails}, lease_s=2, repeatable=True)
+            end = asyncio.run(self.outlived(once, a_fails))
+            self.assertEqual(("InProgressError", {"a": 1, "b": 1, "c": 0}), end)
+
+    async def outlived(self, once: Callable[[Any], Any], a_fails: bool) -> tuple[str, dict[str, int]]:
+        """Play the scene; return what C got, and how often each of the three functions ran."""
+        runs = {"a": 0, "b": 0, "c": 0}
+        gates = {"a": asyncio.Event(), "b": asyncio.Event()}
+
+        async def fn(name: str) -> str:
+            runs[name] += 1
+            if name in gates:
+                await gates[name].wait()
+            if name == "a" and a_fails:
+                raise RuntimeError
+            return name
+
+        a = asyncio.create_task(once(partial(fn, "a")))
+        await asyncio.sleep(0)
+        self.clock.advance(2)
+        b = asyncio.create_task(once(partial(fn, "b")))
+        await asyncio.sleep(0)
+        gates["a"].set()
+        await asyncio.gather(a, return_exceptions=True)
+        ends = await asyncio.gather(once(partial(fn, "c")), return_exceptions=True)
+        gates["b"].set()
+        await asyncio.gather(b, return_exceptions=True)
+        return ends[0] if isinstance(ends[0], str) else type(ends[0]).__name__, runs
+
     def test_each_fence_guard_is_needed(self) -> None:
         """Without it in one statement, that statement lets the late holder through."""
         for name, act in (
@@ -1141,6 +1181,18 @@ class BadInputTest(StoreTestCase):
             self.assert_code("bad_input", call)
 
         self.assertEqual(before, list(self.store.db.iterdump()))
+
+    def test_repeated_queries_are_served_by_an_index(self) -> None:
+        """The record, the sweep and the open cases never walk the table."""
+        for sql in (
+            idempotency._FIND,
+            "SELECT rowid FROM idempotency WHERE expires_at IS NOT NULL AND expires_at <= ? ORDER BY expires_at",
+            f"SELECT key FROM idempotency WHERE {idempotency._IS_OPEN} AND (state = 'unknown' OR (lease_until <= ?"
+            " AND NOT repeatable)) ORDER BY begun_at",
+        ):
+            plan = self.store.db.execute(f"EXPLAIN QUERY PLAN {sql}", [1] * sql.count("?")).fetchall()
+            self.assertIn("INDEX", " ".join(row[3] for row in plan))
+            self.assertNotIn("TEMP B-TREE", " ".join(row[3] for row in plan))
 
     def test_what_is_handed_out_is_a_copy(self) -> None:
         """Changing a replayed value changes nothing in the store."""
