@@ -315,8 +315,16 @@ def shrink(calls: Sequence[Call], module: ModuleType = production) -> list[Call]
 
 @contextlib.contextmanager
 def _fault(db: sqlite3.Connection, call: Call) -> Any:
-    """Put the fault of a call in its way, and take it out again."""
+    """Put the fault of a call in its way, and take it out again.
+
+    COMMIT runs to its end: SQLite asks the handler once more when a statement is over, and a commit
+    that is over cannot be stopped. That would be a lost answer, which is a call made twice.
+    """
     count = 0
+
+    def watch(statement: str) -> None:
+        if statement == "COMMIT":
+            db.set_progress_handler(None, 0)
 
     def stop() -> int:
         nonlocal count
@@ -325,6 +333,7 @@ def _fault(db: sqlite3.Connection, call: Call) -> Any:
 
     if call.stop_at:
         db.set_progress_handler(stop, 1)
+        db.set_trace_callback(watch)
     if call.full:
         pages = db.execute("PRAGMA page_count").fetchone()[0]
         db.execute(f"PRAGMA max_page_count={pages}")
@@ -333,6 +342,7 @@ def _fault(db: sqlite3.Connection, call: Call) -> Any:
     finally:
         if call.stop_at:
             db.set_progress_handler(None, 0)
+            db.set_trace_callback(None)
         if call.full:
             db.execute("PRAGMA max_page_count=1073741823")
 
