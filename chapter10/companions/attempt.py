@@ -93,9 +93,9 @@ class Places:
         return self._free
 
     def take_now(self) -> bool:
-        """Take a place if one is free and nobody waits for it."""
+        """Take a place if one is free; then nobody waits for it, since a place that is given back is handed on."""
         with self._lock:
-            if self._free > 0 and not self._waiting:
+            if self._free > 0:
                 self._free -= 1
                 return True
         return False

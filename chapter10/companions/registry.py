@@ -440,8 +440,7 @@ class ToolRegistry:
     async def _attempt(self, call: _Call, number: int) -> Ending:
         """One execution: a place, the permission of this moment, the handler."""
         entry = call.entry
-        seconds = call.seconds()
-        if not seconds or not await self._take_places(entry, seconds):
+        if not await self._take_places(entry, call.seconds()):
             return Ending(error=TimeoutError(), started=False)
         try:
             self._authorize(call)

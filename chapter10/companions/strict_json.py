@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 from chapter10.canonical import CodedError
 
@@ -134,11 +134,7 @@ def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return read
 
 
-def _refuse_number(_: str) -> NoReturn:
-    raise JsonError("json_number")
-
-
-_decode: Final = json.JSONDecoder(object_pairs_hook=_refuse_duplicates, parse_constant=_refuse_number).decode
+_decode: Final = json.JSONDecoder(object_pairs_hook=_refuse_duplicates).decode
 
 _BEGUN: Final = re.compile(r"[ \t\n\r]*(?:t|tr|tru|f|fa|fal|fals|n|nu|nul|-|\.|[eE][+-]?|\.[0-9]+[eE][+-]?)?\Z")
 """What may follow the last thing that was understood, if more text would have made it right."""

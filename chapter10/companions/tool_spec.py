@@ -9,7 +9,6 @@ Source: the document on the tool registry (claims T6-007 to T6-016; X-21, X-37).
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
@@ -231,4 +230,4 @@ class HandlerSignature:
 
 def is_seconds(value: object) -> bool:
     """Say whether `value` is a number above 0 and up to `MAX_TIMEOUT_SECONDS`."""
-    return type(value) in (int, float) and math.isfinite(value) and 0 < value <= MAX_TIMEOUT_SECONDS  # type: ignore
+    return isinstance(value, int | float) and type(value) is not bool and 0 < value <= MAX_TIMEOUT_SECONDS

@@ -6,11 +6,13 @@ import ast
 import asyncio
 import dataclasses
 import functools
+import gc
 import inspect
 import json
 import logging
 import threading
 import unittest
+import warnings
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
@@ -388,7 +390,8 @@ class Arguments(RegistryTestCase):
 
     def test_an_argument_that_cannot_take_effect_is_refused(self) -> None:
         """A misspelled option is not dropped, also where the schema is open, and its name is told on request."""
-        for parameters in (ORDER, {"properties": ORDER["properties"]}, {}, None):
+        named = {"properties": ORDER["properties"]}
+        for parameters in (ORDER, named, {**named, "required": ["order_id"], "type": "object"}, {}, None):
             handler = Scripted("x")
             answer = self.call(spec(handler, parameters=parameters), {"order_id": "A", "line_limit": 5}, explain=True)
             self.assertEqual(answer["error"], "invalid_arguments")
@@ -401,10 +404,11 @@ class Arguments(RegistryTestCase):
         Claims: T6-022, T6-035.
         """
         handler = Scripted("x")
+        closed = {key: value for key, value in ORDER.items() if key != "required"}
 
-        answer = self.call(spec(handler, parameters={}), {}, explain=True)
-
-        self.assertEqual(answer["problems"], [{"path": "/order_id", "keyword": "required", "reason": "is missing"}])
+        for parameters in ({}, closed):
+            answer = self.call(spec(handler, parameters=parameters), {}, explain=True)
+            self.assertEqual(answer["problems"], [{"path": "/order_id", "keyword": "required", "reason": "is missing"}])
         self.assertEqual(handler.calls, [])
 
     def test_cut_off_arguments_are_never_executed(self) -> None:
@@ -554,10 +558,12 @@ class Permission(RegistryTestCase):
             raise ConnectionError
 
         handler = Scripted(lose)
-        answer = self.call(spec(handler, permission="orders:read"), grants=lambda: held)
+        registry = registry_of(spec(handler, permission="orders:read"))
+        answer = self.run_virtual(lambda loop: registry.invoke("orders.get", {"order_id": "A"}, grants=lambda: held))
 
         self.assertEqual(answer, failure("forbidden"))
         self.assertEqual(len(handler.calls), 1)
+        self.assertEqual(registry.running, 0)
 
     def test_a_changed_definition_is_not_executed(self) -> None:
         """The catalog's word is `denied` or `stale_definition`; this side says `forbidden`, the log says which.
@@ -725,6 +731,7 @@ class Repetition(RegistryTestCase):
                 self.assertEqual(answer, failure("transient_failure"))
                 self.assertEqual(len(handler.calls), calls, total)
                 self.assertAlmostEqual(total - (end - loop.time()), float(calls))
+                self.assertEqual(registry.running, 0)
 
             self.run_virtual(main)
 
@@ -930,7 +937,9 @@ class Repetition(RegistryTestCase):
         seen.clear()
         self.call(one, {"path": "a"}, key="mine")
         self.assertEqual([key for key, _, _ in seen], ["mine", "mine"])
-        self.assertEqual(self.call(one, {"path": "a", "call": {}}), failure("invalid_arguments"))
+        for handler in (save, lambda path, call, **more: path):
+            hidden = spec(handler, parameters={"required": ["path"]}, context_argument="call")
+            self.assertEqual(self.call(hidden, {"path": "a", "call": {}}), failure("invalid_arguments"))
 
     def test_a_key_that_cannot_be_made_ends_the_call(self) -> None:
         """A write without its key would be a write that cannot be recognised: not called."""
@@ -1024,12 +1033,12 @@ class Failures(RegistryTestCase):
         async def inner() -> str:
             return "x"
 
-        self.assertEqual(
-            asyncio.run(
-                registry_of(spec(lambda order_id: inner(), parameters=None)).invoke("orders.get", {"order_id": "A"})
-            ),
-            failure("tool_failure"),
-        )
+        registry = registry_of(spec(lambda order_id: inner(), parameters=None))
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            self.assertEqual(asyncio.run(registry.invoke("orders.get", {"order_id": "A"})), failure("tool_failure"))
+            gc.collect()
+        self.assertEqual(caught, [])
 
 
 class Results(RegistryTestCase):
@@ -1044,6 +1053,10 @@ class Results(RegistryTestCase):
             answer = self.call(spec(Scripted("x" * 5000), effect), approved=True)
             self.assertEqual(answer, {"ok": True, "data": "x" * 1000, "truncated": True, "original_length": 5000})
         self.assertEqual(self.call(spec(Scripted("x" * 1000))), {"ok": True, "data": "x" * 1000})
+        path = self.call(spec(Scripted("C:\\dir"), max_output_chars=3))
+        self.assertEqual((path["data"], path["original_length"]), ("C:\\", 6))
+        escape = self.call(spec(Scripted(["\n\n"]), max_output_chars=3))
+        self.assertEqual((escape["data"], escape["original_length"]), ('["', 8))
 
     def test_a_secret_is_gone_before_the_cut(self) -> None:
         """A cut through a secret would leave most of it.
@@ -1179,6 +1192,18 @@ class Time(RegistryTestCase):
 
         self.run_virtual(main)
 
+    def test_a_loop_that_ends_takes_no_place_with_it(self) -> None:
+        """A handler whose task is cancelled before its first step has ended as well."""
+        registry = registry_of(spec(Scripted(never)))
+
+        async def main() -> None:
+            task = asyncio.create_task(registry.invoke("orders.get", {"order_id": "A"}))
+            await asyncio.sleep(0)
+            self.assertEqual((registry.running, task.done()), (1, False))
+
+        asyncio.run(main())
+        self.assertEqual(registry.running, 0)
+
     def test_after_a_cancel_no_repetition_begins(self) -> None:
         """A handler that answers its cancel with a passing fault is not asked again."""
 
@@ -1218,9 +1243,11 @@ class Time(RegistryTestCase):
         registry = registry_of(spec(blocking, "reversible_write", parameters=None))
 
         async def main(loop: VirtualLoop) -> None:
+            before = loop.time()
             self.assertEqual(
                 await registry.invoke("orders.get", {"order_id": "A"}, key="k"), failure("outcome_unknown")
             )
+            self.assertAlmostEqual(loop.time() - before, 1.0)
             self.assertEqual((calls, registry.running), (["A"], 1))
             release.set()
             self.assertTrue(landed.wait(20))
@@ -1276,7 +1303,8 @@ class Time(RegistryTestCase):
 
         self.assertEqual(self.call(one, {"order_id": "A"}), {"ok": True, "data": "no. A"})
         self.assertEqual(threads, [threading.current_thread()])
-        self.assertEqual(self.call(spec(Scripted("x"))), {"ok": True, "data": "x"})
+        for handler in (Scripted("x"), functools.partial(Scripted("x"), limit=2)):
+            self.assertEqual(self.call(spec(handler)), {"ok": True, "data": "x"})
 
 
 class Concurrency(RegistryTestCase):
@@ -1404,7 +1432,9 @@ class Concurrency(RegistryTestCase):
             self.assertTrue(places.take_now())
             waiting = [loop.create_task(places.take(1.0)) for _ in range(MAX_WAITING)]
             await asyncio.sleep(0)
+            before = loop.time()
             self.assertFalse(await places.take(1.0))
+            self.assertEqual(loop.time(), before)
             places.give_back()
             self.assertEqual(sum(await asyncio.gather(*waiting)), 1)
             places.give_back()

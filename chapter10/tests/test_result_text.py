@@ -59,7 +59,9 @@ class Form(unittest.TestCase):
 
     def test_what_is_no_json_is_refused(self) -> None:
         """A value is never changed in silence: NaN, bytes, tuples and objects have no text."""
-        for value in (float("nan"), {"mean": float("inf")}, b"x", (1,), object(), {1: "a"}, {"a": {1, 2}}):
+        inside: list[Any] = []
+        inside.append(inside)
+        for value in (inside, float("nan"), {"mean": float("inf")}, b"x", (1,), object(), {1: "a"}, {"a": {1, 2}}):
             with self.subTest(value=type(value)), self.assertRaises(CanonicalError):
                 result_text(value)
 

@@ -99,6 +99,7 @@ TRUTH: dict[str, list[tuple[Any, list[Any], list[Any]]]] = {
         ),
         ({"$defs": {"": {"$defs": {"": {"const": 1}}}}, "$ref": "#/$defs//$defs/"}, [1], [2]),
         ({"$defs": {"\u00e4": {"const": 1}}, "$ref": "#/$defs/%C3%A4"}, [1], [2]),
+        ({"$defs": {"~1": {"const": 1}, "/": {"const": 2}}, "$ref": "#/$defs/~01"}, [1], [2]),
         ({"properties": {"$ref": {"type": "string"}}}, [{"$ref": "a"}], [{"$ref": 1}]),
         ({"enum": [{"$ref": "#/nowhere"}]}, [{"$ref": "#/nowhere"}], [1]),
     ],
@@ -210,6 +211,8 @@ class Violations(unittest.TestCase):
         validator = compile_schema({"items": {"type": "integer"}})
 
         self.assertEqual(len(validator.validate(["x"] * 1000)), MAX_VIOLATIONS)
+        many = compile_schema({"required": [f"n{number}" for number in range(100)]})
+        self.assertEqual(len(many.validate({})), MAX_VIOLATIONS)
 
     def test_values_that_are_no_json_are_violations(self) -> None:
         """NaN, tuples, keys that are no strings and half characters never pass, whatever the schema says."""
@@ -270,6 +273,9 @@ class Refusals(unittest.TestCase):
         ]
         for schema, keyword, path in refused:
             self.assert_refused(schema, "unsupported_keyword", keyword, path)
+        with self.assertRaises(SchemaError) as caught:
+            compile_schema({"$ref": "https://example.com/x"})
+        self.assertEqual(caught.exception.reason, "points outside this schema")
 
     def test_what_is_no_schema_is_refused(self) -> None:
         """A keyword with a value that it does not take, and a root that is no schema."""
