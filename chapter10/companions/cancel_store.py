@@ -128,8 +128,7 @@ class CancelStoreError(CodedError, ValueError):
     """Raised when a request cannot be granted; nothing was changed.
 
     `bad_input`: with a `reason`. `not_found`: no such invocation. `span_conflict`: the span stands for another call.
-    `not_running`: nobody has claimed it. `not_cancelled`: no stop was requested. `not_done`: there is nothing to
-    compensate.
+    `not_cancelled`: no stop was requested. `not_done`: there is nothing to compensate.
     """
 
     reason: str | None
@@ -140,7 +139,7 @@ class CancelStoreError(CodedError, ValueError):
 
 
 class LostInvocation(CancelStoreError):
-    """Raised when somebody else holds the invocation by now: `stale_fence`. Nothing was changed."""
+    """Raised when the fence is not the one that holds: `stale_fence`. Nothing was changed."""
 
     def __init__(self) -> None:
         super().__init__("stale_fence")
@@ -413,7 +412,7 @@ class CancelStore:
 
         `succeeded`: stored now or before. `cancelled`: the cancel was first; nothing is stored. `write`: called with
         the connection in the same transaction, only when the result is stored now; an error in it undoes both.
-        Raises `LostInvocation`, `CancelStoreError` (`not_found`, `not_running`, `bad_input`).
+        Raises `LostInvocation`, `CancelStoreError` (`not_found`, `bad_input`).
         """
         text = _json(result)
         with self._held(trace_id, span_id, fence, epoch) as db:
@@ -441,7 +440,7 @@ class CancelStore:
     def confirm(self, trace_id: str, span_id: str, fence: int, *, epoch: int | None = None) -> State:
         """Say that the work has stopped as requested, and return the state: `cancelled`, or how it had ended.
 
-        Raises `LostInvocation`, `CancelStoreError` (`not_cancelled`, `not_found`, `not_running`, `bad_input`).
+        Raises `LostInvocation`, `CancelStoreError` (`not_cancelled`, `not_found`, `bad_input`).
         """
         with self._held(trace_id, span_id, fence, epoch) as db:
             row = self._stopped_or(db, trace_id, span_id, fence, epoch)
@@ -540,10 +539,8 @@ class CancelStore:
     ) -> Invocation:
         """Return the invocation of this fence: still running, or final, by a cancel that was first perhaps just now."""
         row = self._find(db, trace_id, self._epoch(db, trace_id, epoch), span_id)
-        if fence != row.fence:
+        if fence != row.fence:  # a queued one has the fence 0, which nobody holds
             raise LostInvocation()
-        if row.state == "queued":
-            raise CancelStoreError("not_running")
         if row.state == "running" and self._is_cancelled(db, row):
             return self._move(db, row, "cancelled")
         return row

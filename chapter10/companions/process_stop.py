@@ -128,6 +128,7 @@ def sigterm_is_a_request(
     loop: the callback then runs in the main thread between two instructions, and must be as short as setting a flag.
     Raises `StopError` (`not_main_thread`). Source: claims I4-029, I4-086.
     """
+    old = signal.getsignal(signal.SIGTERM)
     if loop is not None:
         try:
             loop.add_signal_handler(signal.SIGTERM, on_request)
@@ -139,7 +140,9 @@ def sigterm_is_a_request(
             try:
                 yield
             finally:
-                loop.remove_signal_handler(signal.SIGTERM)
+                loop.remove_signal_handler(signal.SIGTERM)  # leaves the default, whatever was there before
+                if old is not None:  # None: a handler that was not made in Python
+                    signal.signal(signal.SIGTERM, old)
             return
 
     def handler(number: int, frame: FrameType | None) -> None:
@@ -149,13 +152,13 @@ def sigterm_is_a_request(
             loop.call_soon_threadsafe(on_request)
 
     try:
-        previous = signal.signal(signal.SIGTERM, handler)
+        signal.signal(signal.SIGTERM, handler)
     except ValueError as error:
         raise StopError("not_main_thread") from error
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, previous)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL if old is None else old)
 
 
 def _wait(process: Process, seconds: float) -> int | None:

@@ -274,6 +274,14 @@ class TheRequest(unittest.TestCase):
         self.assertEqual(seen, ["plain"])
         self.assertIs(signal.getsignal(signal.SIGTERM), old)
 
+        async def with_a_loop() -> None:
+            with self.assertRaises(KeyError), sigterm_is_a_request(lambda: None, loop=asyncio.get_running_loop()):
+                self.assertIsNot(signal.getsignal(signal.SIGTERM), old)
+                raise KeyError
+
+        asyncio.run(with_a_loop())
+        self.assertIs(signal.getsignal(signal.SIGTERM), old)
+
     def test_an_idle_loop_wakes_up_for_it(self) -> None:
         """The callback runs in the loop, which then goes on."""
 
@@ -295,10 +303,17 @@ class TheRequest(unittest.TestCase):
 
         async def main() -> None:
             asked = asyncio.Event()
+            at_once: list[bool] = []
             loop = asyncio.get_running_loop()
+
+            def send() -> None:
+                signal.raise_signal(signal.SIGTERM)
+                at_once.append(asked.is_set())
+
             with sigterm_is_a_request(asked.set, loop=loop):
-                loop.call_soon(signal.raise_signal, signal.SIGTERM)
+                loop.call_soon(send)
                 await asked.wait()
+            self.assertEqual(at_once, [False], "the callback runs in the loop, not in the middle of other code")
 
         loop = Plain()
         try:
