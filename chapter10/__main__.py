@@ -4,6 +4,8 @@ It prints one line about this machine and one line for each command that is at h
 which a newcomer meets them. A command whose file is missing is not offered: an installed copy has no
 tests. Nothing is run, nothing is asked, nothing is written, and all of the output is ASCII.
 
+`jobs` and what follows it goes to `jobs_command`, the command line of the job system.
+
 Exit codes, as everywhere in this package: 0 fine, 2 usage.
 Source: the chapter's section on its five experiments (claims C10-009, C10-314).
 """
@@ -17,6 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from chapter10.jobs_command import main as jobs
 from chapter10.lab.textio import EXIT_FINE, main_guard
 
 __all__ = ["COMMANDS", "Command", "available", "main"]
@@ -39,6 +42,7 @@ COMMANDS: Final = (
         "experiments.py", "python -m chapter10.experiments --group lifecycle", "a report that outlives its request"
     ),
     Command("experiments.py", "python -m chapter10.experiments --group failures", "late, twice, cancelled, too slow"),
+    Command("jobs_command.py", "python -m chapter10 jobs --help", "exports that outlive the request, on your own CSV"),
     Command("lab/explore.py", "python -m chapter10.lab.explore", "every history of a small world, checked"),
     Command("experiments.py", "python -m chapter10.experiments --check", "is the committed evidence still true?"),
     Command("tests/support.py", "python -m unittest discover -s chapter10/tests -v", "the contract, as tests"),
@@ -52,12 +56,17 @@ def available(package: Path) -> list[Command]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the map and return the exit code 0; `arguments` are those of the process if None.
+    """Print the map and return the exit code 0, or run `jobs`; `arguments` are those of the process if None.
 
     Raises `SystemExit` with code 2 for arguments that it does not know.
     """
-    parser = argparse.ArgumentParser(prog="chapter10", description="Print a map of what to run next.")
-    parser.parse_args(arguments)
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    if given[:1] == ["jobs"]:
+        return jobs(given[1:])
+    parser = argparse.ArgumentParser(
+        prog="chapter10", description="Print a map of what to run next; `jobs` is the command line of the job system."
+    )
+    parser.parse_args(given)
     commands = available(Path(__file__).resolve().parent)
     width = max((len(command.line) for command in commands), default=0)
     python = ".".join(map(str, sys.version_info[:3]))

@@ -68,9 +68,11 @@ FLOORS: Final[dict[int, tuple[str, ...]]] = {
         "companions.tool_calls",
         "companions.tool_spec",
         "companions.worker_log",
+        "lab.job_checker",
         "lab.textio",
     ),
     3: (
+        "jobs_watch",
         "companions.adaptive_caller",
         "companions.child_process",
         "companions.executor",
@@ -83,9 +85,9 @@ FLOORS: Final[dict[int, tuple[str, ...]]] = {
         "lab.model",
         "lab.world",
     ),
-    4: ("command", "evidence", "lab.guards", "lab.invariants", "own_data"),
-    5: ("experiments", "lab.explorer"),
-    6: ("quickstart", "lab.explore", "lab.simulate", "__main__"),
+    4: ("command", "evidence", "lab.chaos_worker", "lab.guards", "lab.invariants", "own_data"),
+    5: ("experiments", "jobs_command", "lab.explorer"),
+    6: ("quickstart", "lab.chaos", "lab.explore", "lab.simulate", "lab.two_terminals", "__main__"),
 }
 """A module imports only from a strictly lower floor; siblings on one floor meet through a parameter."""
 
