@@ -102,15 +102,13 @@ class Places:
 
     async def take(self, seconds: float) -> bool:
         """Take a place, waiting at most `seconds`; False when there was none, or too many wait."""
-        if self.take_now():
-            return True
         waiter = _Waiter()
         with self._lock:
-            if len(self._waiting) >= MAX_WAITING:
-                return False
-            if self._free > 0:  # given back since we looked
+            if self._free > 0:
                 self._free -= 1
                 return True
+            if len(self._waiting) >= MAX_WAITING:
+                return False
             self._waiting.append(waiter)
         try:
             await _until(waiter.woken, seconds)

@@ -469,8 +469,12 @@ class ToolRegistry:
         return ending
 
     async def _take_places(self, entry: _Entry, seconds: float) -> bool:
-        if entry.places is not None and not await entry.places.take(seconds):
-            return False
+        if entry.places is not None and not entry.places.take_now():
+            loop = asyncio.get_running_loop()
+            end = loop.time() + seconds
+            if not await entry.places.take(seconds):
+                return False
+            seconds = max(0.0, end - loop.time())  # both waits together are one
         taken = False
         try:
             taken = self._places.take_now() or await self._places.take(seconds)

@@ -1200,6 +1200,10 @@ class Time(RegistryTestCase):
             task = asyncio.create_task(registry.invoke("orders.get", {"order_id": "A"}))
             await asyncio.sleep(0)
             self.assertEqual((registry.running, task.done()), (1, False))
+            others = asyncio.all_tasks() - {asyncio.current_task()}
+            for other in others:
+                other.cancel()
+            await asyncio.gather(*others, return_exceptions=True)
 
         asyncio.run(main())
         self.assertEqual(registry.running, 0)
@@ -1378,6 +1382,27 @@ class Concurrency(RegistryTestCase):
             gate.set_result(None)
             self.assertEqual(await busy, {"ok": True, "data": "A"})
             self.assertEqual(await registry.invoke("second", {"order_id": "B"}), {"ok": True, "data": "B"})
+
+        self.run_virtual(main)
+
+    def test_waiting_for_two_kinds_of_place_is_one_wait(self) -> None:
+        """Six tenths for the tool's place leave four for the registry's, which does not come in time."""
+
+        async def main(loop: VirtualLoop) -> None:
+            async def handler(order_id: str) -> str:
+                await pause(float(order_id))
+                return order_id
+
+            narrow = spec(handler, parameters=None, name="narrow", max_concurrency=1, max_attempts=1)
+            wide = spec(handler, parameters=None, name="wide", timeout_seconds=100)
+            registry = registry_of(narrow, wide, max_running=1)
+            first = loop.create_task(registry.invoke("narrow", {"order_id": "0.6"}))
+            second = loop.create_task(registry.invoke("wide", {"order_id": "50"}))
+            await asyncio.sleep(0)
+            before = loop.time()
+            self.assertEqual(await registry.invoke("narrow", {"order_id": "0"}), failure("transient_failure"))
+            self.assertAlmostEqual(loop.time() - before, 1.0)
+            self.assertEqual([(await first)["ok"], (await second)["ok"]], [True, True])
 
         self.run_virtual(main)
 
