@@ -19,6 +19,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,7 +28,7 @@ from chapter10.catalog import Tool
 from chapter10.jobs import STATES
 from chapter10.lab.textio import Event, mermaid_sequence, mermaid_state, text_lanes, text_states
 
-__all__ = ["Scene", "differences", "page", "replace_together"]
+__all__ = ["Group", "Scene", "differences", "figures_table", "page", "pictures", "replace_together"]
 
 _MAX_SHOWN: Final = 64
 """Characters of one value in a picture; a longer one is shown as `{...}`."""
@@ -95,6 +96,23 @@ class Scene:
             after = kind if kind in STATES else before  # progress keeps the state
             self.transitions.append((before, after, f"{kind}, {error}" if error else kind))
             before = after
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """One experiment and the words that its page has for it.
+
+    `run(scene)` makes the experiment and returns its figures, a JSON object. `title`: in both languages.
+    `target`: whom the actors of its pictures talk to. `text`: what it shows, in both languages; `{name}`
+    stands for the figure of that name. `tables`: the figures that are lists of objects with the same
+    members, each shown as a table of its own.
+    """
+
+    run: Callable[[Scene], dict[str, Any]]
+    title: str
+    target: str
+    text: str
+    tables: tuple[str, ...] = ()
 
 
 def _argument(value: object) -> str:
@@ -254,12 +272,13 @@ def page(evidence: Mapping[str, Any], scenes: Mapping[str, Scene]) -> str:
         after = {"next_seq": figures["cursor"] + 1} if "cursor" in figures else {}
         parts.append(f"## {number} {title}\n\n```text\npython -m chapter10.experiments --group {group}\n```\n")
         parts.append(text.format(**figures, **after))
-        parts.append(_figures(figures))
-        parts += _pictures(scenes[group], target)
+        parts.append(figures_table(figures))
+        parts += pictures(scenes[group], target)
     return "\n".join(parts)
 
 
-def _figures(figures: Mapping[str, Any]) -> str:
+def figures_table(figures: Mapping[str, Any]) -> str:
+    """Return the figures as a Markdown table of two columns; a long one is left to the JSON file."""
     lines = ["| 字段 / field | 值 / value |", "|---|---|"]
     for name, value in figures.items():
         text = canonical(value)
@@ -268,7 +287,8 @@ def _figures(figures: Mapping[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _pictures(scene: Scene, target: str) -> list[str]:
+def pictures(scene: Scene, target: str) -> list[str]:
+    """Return the pictures of a scene as Markdown blocks: each part in lanes of text, then its events in Mermaid."""
     blocks = []
     for title, events in scene.parts:
         blocks.append(

@@ -86,12 +86,25 @@ FLOORS: Final[dict[int, tuple[str, ...]]] = {
         "lab.world",
     ),
     4: ("command", "evidence", "lab.chaos_worker", "lab.guards", "lab.invariants", "own_data"),
-    5: ("experiments", "jobs_command", "lab.explorer"),
-    6: ("quickstart", "lab.chaos", "lab.explore", "lab.simulate", "lab.two_terminals", "__main__"),
+    5: (
+        "experiments",
+        "jobs_command",
+        "companions.scenes.schema",
+        "lab.explorer",
+    ),
+    6: (
+        "quickstart",
+        "companions.experiments",
+        "lab.chaos",
+        "lab.explore",
+        "lab.simulate",
+        "lab.two_terminals",
+        "__main__",
+    ),
 }
 """A module imports only from a strictly lower floor; siblings on one floor meet through a parameter."""
 
-MARKERS: Final = ("", "companions", "lab")
+MARKERS: Final = ("", "companions", "companions.scenes", "lab")
 """Packages whose `__init__` is a docstring (the root adds the version guard): nothing is re-exported."""
 
 REEXPORTS: Final[dict[str, frozenset[str]]] = {

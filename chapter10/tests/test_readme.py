@@ -39,6 +39,7 @@ NOT_RUN: Final[dict[str, str]] = {
 NOT_ON_THE_MAP: Final[dict[str, str]] = {
     "": "the root: the version guard and the map in a few lines",
     "companions": "linked above its table",
+    "companions.scenes": "linked in the row of its groups",
     "lab": "linked above its table",
 }
 """Modules without a row of their own, each with the reason."""

@@ -1,0 +1,173 @@
+"""The experiments of the companions, and the evidence that they leave.
+
+    python -m chapter10.companions.experiments                   every group, as one JSON object
+    python -m chapter10.companions.experiments --group registry  one of them
+    python -m chapter10.companions.experiments --write           write the two reports anew
+    python -m chapter10.companions.experiments --check           compare the reports with a new run
+
+The chapter has five experiments of its own, in `chapter10.experiments`, and its three reports stay as
+they are: what is shown here is what surrounds the chapter. A group is a module of `companions.scenes`
+and one line in `GROUPS`. Each needs none of the others, goes by logical or virtual time, and gives the
+same bytes on every machine; files and databases lie in temporary folders whose paths appear nowhere.
+
+Exit codes: 0 fine, 1 a report differs, 2 usage, 3 the machine lacks something.
+Source: the three companion documents (claims C8-001 to C8-085, T6-001 to T6-044).
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from chapter10.canonical import canonical
+from chapter10.companions.scenes import schema
+from chapter10.evidence import Group, Scene, differences, figures_table, pictures, replace_together
+from chapter10.experiments import reports_folder
+from chapter10.lab.textio import EXIT_FINE, EXIT_WRONG, json_text, main_guard, print_json
+
+__all__ = ["CONTRACT", "GROUPS", "REPORTS", "check_reports", "main", "run_companions", "write_reports"]
+
+GROUPS: Final[Mapping[str, Group]] = {
+    "schema": schema.GROUP,
+}
+"""Every group in the order in which a reader takes them. A new one is a module of `scenes` and a line here."""
+
+REPORTS: Final = ("companion-evidence.json", "companion-evidence.md")
+"""The files that `write_reports` writes."""
+
+CONTRACT: Final = (
+    "Fixed scripts, orders and fault times show what the companions decide; they measure no model, no network "
+    "and no speed, and are no sample of real tasks."
+)
+"""What this evidence is, in one sentence."""
+
+_MARKUP: Final = re.compile(r'[{\[<*"]')
+"""What Markdown might take for its own is shown as code."""
+
+_HEAD: Final = """\
+# 伴随系统的实验证据 / The evidence of the companions
+
+{contract}
+
+这一页由程序从一次真实运行写成，不手工修改；同一份代码在任何机器上得到相同的字节。章节自己的五组实验在
+[tool-jobs-evidence.md](tool-jobs-evidence.md)，两处互不影响。
+This page is written by the program from one real run and is never edited by hand; the same code gives
+the same bytes on any machine. The chapter's own five experiments are on the page above, and neither page
+changes the other.
+
+```text
+python -m chapter10.companions.experiments --write     write this page and the JSON file
+python -m chapter10.companions.experiments --check     compare them with a new run
+```
+
+所有数值见 / all figures: [companion-evidence.json](companion-evidence.json).
+代码见 / the code: [experiments.py](../chapter10/companions/experiments.py).
+"""
+
+
+def run_companions() -> dict[str, Any]:
+    """Run every group and return `{contract, model_quality, provider_tokens, external_exactly_once, groups}`.
+
+    The three in the middle say what is neither measured nor claimed, as in the chapter's evidence.
+    """
+    return _run()[0]
+
+
+def write_reports(directory: str | os.PathLike[str]) -> list[Path]:
+    """Run everything and write the two reports in `directory`, both or none; return their paths.
+
+    Raises `OSError` when the folder cannot be written; the old files are left then.
+    """
+    return replace_together(Path(directory), _reports())
+
+
+def check_reports(directory: str | os.PathLike[str]) -> list[str]:
+    """Run everything and return what differs from the reports in `directory`: one line a file, empty if nothing."""
+    return differences(Path(directory), _reports())
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run what the arguments say (those of the process if None) and return the exit code."""
+    parser = argparse.ArgumentParser(
+        prog="python -m chapter10.companions.experiments",
+        description="Run the experiments of the companions and print what they show, as JSON.",
+        allow_abbrev=False,
+    )
+    one = parser.add_mutually_exclusive_group()
+    one.add_argument("--group", choices=list(GROUPS), help="run one group; all of them without it")
+    one.add_argument("--write", action="store_true", help="write the two reports anew")
+    one.add_argument("--check", action="store_true", help="compare the reports with a new run")
+    options = parser.parse_args(arguments)
+    if options.write:
+        for path in write_reports(reports_folder()):
+            print(path)
+        return EXIT_FINE
+    if options.check:
+        return _check()
+    print_json(run_companions() if options.group is None else GROUPS[options.group].run(Scene()))
+    return EXIT_FINE
+
+
+def _check() -> int:
+    found = check_reports(reports_folder())
+    for line in found:
+        print(f"[X] {line}")
+    if found:
+        print("If the change is intended: python -m chapter10.companions.experiments --write")
+        return EXIT_WRONG
+    print(f"[OK] {', '.join(REPORTS)}: as a new run gives them")
+    return EXIT_FINE
+
+
+def _run() -> tuple[dict[str, Any], dict[str, Scene]]:
+    scenes = {name: Scene() for name in GROUPS}
+    evidence = {
+        "contract": CONTRACT,
+        "model_quality": None,
+        "provider_tokens": None,
+        "external_exactly_once": False,
+        "groups": {name: group.run(scenes[name]) for name, group in GROUPS.items()},
+    }
+    return evidence, scenes
+
+
+def _reports() -> dict[str, str]:
+    evidence, scenes = _run()
+    return {"companion-evidence.json": json_text(evidence), "companion-evidence.md": _page(evidence, scenes)}
+
+
+def _page(evidence: Mapping[str, Any], scenes: Mapping[str, Scene]) -> str:
+    parts = [_HEAD.format(contract=evidence["contract"])]
+    for number, (name, figures) in enumerate(evidence["groups"].items(), 1):
+        group = GROUPS[name]
+        parts.append(
+            f"## {number} {group.title}\n\n```text\npython -m chapter10.companions.experiments --group {name}\n```\n"
+        )
+        parts.append(group.text.format(**figures))
+        single = {key: value for key, value in figures.items() if key not in group.tables}
+        parts += [figures_table(single)] if single else []
+        parts += [f"`{key}`\n\n{_table(figures[key])}" for key in group.tables]
+        parts += pictures(scenes[name], group.target)
+    return "\n".join(parts)
+
+
+def _table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return objects with the same members as a Markdown table, one row each."""
+    names = list(rows[0])
+    lines = ["| " + " | ".join(names) + " |", "|" + "---|" * len(names)]
+    for row in rows:
+        lines.append("| " + " | ".join(_cell(row[name]) for name in names) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _cell(value: object) -> str:
+    text = (value if isinstance(value, str) else canonical(value)).replace("|", "\\|")
+    return f"`{text}`" if _MARKUP.search(text) else text
+
+
+if __name__ == "__main__":
+    main_guard(main)
