@@ -155,10 +155,12 @@ class Submitting(JobTestCase):
         def even(args: dict[str, Any]) -> None:
             if args.get("number", 1) % 2:
                 raise ValueError("the number is odd")
-            args.clear()  # a check gets a copy and cannot change what is stored
+            args.clear()  # a check gets a copy: it changes neither what is stored nor the caller's dict
 
         store = self.open([Operation("numbers.halve", "7", even)])
-        job_id = store.submit("alice", "k", {"number": 4}, now=0, tool="numbers.halve")
+        given = {"number": 4}
+        job_id = store.submit("alice", "k", given, now=0, tool="numbers.halve")
+        self.assertEqual({"number": 4}, given)
         self.assertEqual({"tool": "numbers.halve", "version": "7", "args": {"number": 4}}, store.intent(job_id))
         error = self.refused(
             "invalid_submission", store.submit, "alice", "l", {"number": 3}, now=0, tool="numbers.halve"

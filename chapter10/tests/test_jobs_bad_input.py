@@ -387,6 +387,20 @@ class Waiting(BadInputTestCase):
                         store.wait(**{**good, place: value})
                     self.assertEqual("bad_input", caught.exception.code)
 
+    def test_a_clock_that_breaks_while_waiting_ends_the_wait(self) -> None:
+        """A clock that gives NaN later on is refused when it does; it does not make the wait endless."""
+        store = self.fresh()
+        moments = iter([0, 1, float("nan")])
+        slept: list[float] = []
+
+        def sleep(seconds: float) -> None:
+            slept.append(seconds)
+            self.assertLess(len(slept), 9)
+
+        with self.assertRaises(JobError) as caught:
+            store.wait("alice", 1, 60, clock=lambda: next(moments, float("nan")), sleep=sleep)
+        self.assertEqual(("bad_input", 1), (caught.exception.code, len(slept)))
+
 
 class OtherPeoplesCode(BadInputTestCase):
     """A clock and a check are the caller's: their own exceptions come out as they are."""

@@ -221,18 +221,19 @@ class Sweeping(JobTestCase):
         self.assertEqual([2, 2, 1, 0], [self.store.sweep(now=5, limit=2)["deadline_exceeded"] for _ in range(4)])
 
     def test_a_row_that_cannot_be_changed_holds_up_no_other(self) -> None:
-        """Even with a limit of one, and with the bad row first, the good ones are ended."""
-        for number in range(3):
+        """Even with a limit of one and bad rows first; where the row changed and its event did not, neither stays."""
+        for number in range(4):
             self.submit(f"k{number}", deadline=5)
-        self.store.db.execute(
-            "CREATE TRIGGER stuck BEFORE UPDATE ON jobs WHEN old.id = 1 BEGIN SELECT raise(ABORT, 'stuck'); END"
-        )
+        for trigger in ("BEFORE UPDATE ON jobs WHEN old.id = 1", "BEFORE INSERT ON events WHEN new.job_id = 2"):
+            name = trigger.split()[3]
+            self.store.db.execute(f"CREATE TRIGGER on_{name} {trigger} BEGIN SELECT raise(ABORT, 'stuck'); END")
         counts = [self.store.sweep(now=5, limit=1) for _ in range(3)]
         self.assertEqual([1, 1, 0], [count["deadline_exceeded"] for count in counts])
-        self.assertEqual([1, 1, 1], [count["skipped"] for count in counts])
-        self.assertEqual(["queued", "failed", "failed"], [self.state(job_id) for job_id in (1, 2, 3)])
-        self.store.db.execute("DROP TRIGGER stuck")
-        self.assertEqual(1, self.store.sweep(now=5)["deadline_exceeded"])
+        self.assertEqual([2, 2, 2], [count["skipped"] for count in counts])
+        self.assertEqual(["queued", "queued", "failed", "failed"], [self.state(job_id) for job_id in (1, 2, 3, 4)])
+        self.store.db.execute("DROP TRIGGER on_jobs")
+        self.store.db.execute("DROP TRIGGER on_events")
+        self.assertEqual(2, self.store.sweep(now=5)["deadline_exceeded"])
 
 
 class Retention(JobTestCase):
@@ -403,6 +404,7 @@ class Lists(JobTestCase):
             },
             self.store.stats(now=10),
         )
+        self.assertEqual(0, self.store.stats(now=2)["alice"]["oldest_wait"])
 
 
 class Waiting(JobTestCase):

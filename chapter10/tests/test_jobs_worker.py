@@ -59,6 +59,8 @@ class Working(JobTestCase):
         self.assertTrue(self.store.progress(job_id, attempt, 2, 3, now=4))
         self.assertEqual(before, self.contents())
         self.assertTrue(self.store.progress(job_id, attempt, 2, 9, now=4))
+        status = self.store.get("alice", job_id)
+        self.assertEqual((2, 9), (status["done"], status["total"]))
 
     def test_a_new_attempt_counts_from_the_start(self) -> None:
         """The second attempt is at 0 of 0, may report 1 of 3, and its events carry its number.
@@ -373,6 +375,20 @@ class Failing(JobTestCase):
         self.assertEqual(("failed", 2, "temporary"), (status["state"], status["attempt"], status["error"]))
         self.assertEqual(["queued", "running", "queued", "running", "failed"], self.kinds(1))
         self.assertEqual({"error": "temporary"}, self.store.events("alice", 1)[2]["detail"])
+
+    def test_a_job_back_in_line_starts_anew(self) -> None:
+        """While it waits it has the code and no progress; once claimed it has neither.
+
+        Claims: C10-161, C10-181.
+        """
+        job_id, attempt = self.running()
+        self.store.progress(job_id, attempt, 2, 3, now=2)
+        self.store.fail(job_id, attempt, "temporary", now=2, retry_after=3)
+        expected = {"id": job_id, "state": "queued", "attempt": 1, "done": 0, "total": 0, "error": "temporary"}
+        self.assertEqual(expected, self.store.get("alice", job_id))
+        self.claim(job_id, now=5)
+        expected.update(state="running", attempt=2, error=None)
+        self.assertEqual(expected, self.store.get("alice", job_id))
 
     def test_a_retry_at_or_after_the_deadline_fails_at_once(self) -> None:
         """Deadline 5, failed at 2 to wait 3: failed at 2, with the code it had; with deadline 6 it waits.
