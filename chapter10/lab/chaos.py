@@ -34,9 +34,10 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from chapter10.companions.worker_log import WorkerLog, log_path
+from chapter10.database import StoreError
 from chapter10.jobs import JobError, JobStore
 from chapter10.lab.chaos_worker import CHAOS_WORK, DEADLY_EXIT, KINDS
 from chapter10.lab.job_checker import violations
@@ -53,11 +54,14 @@ _CAPACITY: Final = 40
 _MAX_ATTEMPTS: Final = 4
 _TICK_SECONDS: Final = 0.02
 _DRAIN_SECONDS: Final = 60.0
+_BUSY_SECONDS: Final = 0.1
+"""Short: a worker may be stopped in the middle of a transaction, and who waits for it is who continues it."""
 _JOB_SECONDS: Final = 30.0
 _OWNERS: Final = ("alice", "bob", "carol")
-_WEIGHTS: Final = {"submit": 40, "repeat": 10, "conflict": 5, "cancel": 12, "kill": 3, "stop": 3, "leave": 1}
-_KIND_WEIGHTS: Final = (50, 30, 12, 6, 2)
+_WEIGHTS: Final = {"submit": 40, "repeat": 10, "conflict": 5, "cancel": 12, "kill": 2, "stop": 6, "leave": 1}
+_KIND_WEIGHTS: Final = (40, 45, 8, 6, 1)
 
+T = TypeVar("T")
 Clock = Callable[[], float]
 Sleep = Callable[[float], object]
 
@@ -92,7 +96,7 @@ def run_chaos(
     """
     run = _Run(folder, workers, random.Random(seed), clock, sleep)
     try:
-        with JobStore(run.path, [CHAOS_WORK], busy_seconds=60) as store:
+        with JobStore(run.path, [CHAOS_WORK], busy_seconds=_BUSY_SECONDS) as store:
             end = clock() + seconds
             while clock() < end:
                 run.step(store)
@@ -168,22 +172,36 @@ class _Run:
         return 1
 
     def _ask(self, store: JobStore, owner: str, key: str, args: dict[str, Any]) -> int:
-        return store.submit(
-            owner,
-            key,
-            args,
-            now=self._clock,
-            deadline=self._clock() + _JOB_SECONDS,
-            max_attempts=_MAX_ATTEMPTS,
-            capacity=_CAPACITY,
-            tool=CHAOS_WORK.tool,
+        return self._insist(
+            lambda: store.submit(
+                owner,
+                key,
+                args,
+                now=self._clock,
+                deadline=self._clock() + _JOB_SECONDS,
+                max_attempts=_MAX_ATTEMPTS,
+                capacity=_CAPACITY,
+                tool=CHAOS_WORK.tool,
+            )
         )
+
+    def _insist(self, call: Callable[[], T]) -> T:
+        """Make a call until the store is not busy; whoever is stopped with the lock in hand is continued meanwhile."""
+        end = self._clock() + _DRAIN_SECONDS
+        while True:
+            try:
+                return call()
+            except StoreError as error:
+                if error.code != "store_busy" or self._clock() >= end:
+                    raise
+                self.chaos.done["store_busy"] += 1
+                self._look_after_the_workers()
 
     def _cancel(self, store: JobStore) -> int:
         if not self._known:
             return 0
         (owner, _), (job_id, _) = self._chance.choice(list(self._known.items())[-_CAPACITY:])
-        store.cancel(owner, job_id, now=self._clock)
+        self._insist(lambda: store.cancel(owner, job_id, now=self._clock))
         return 1
 
     def _kill(self, store: JobStore) -> int:
@@ -219,7 +237,9 @@ class _Run:
     def _judge(self, member: _Member) -> None:
         """A worker has ended: was that in order?"""
         code = member.process.returncode
-        if not (member.killed or code == DEADLY_EXIT or (member.asked and (code == 0 or os.name == "nt"))):
+        # Asked before it could install its handler it ends by SIGTERM itself; then it holds nothing yet.
+        left = member.asked and (code in (0, -signal.SIGTERM) or os.name == "nt")
+        if not (member.killed or code == DEADLY_EXIT or left):
             self.chaos.wrong.append(f"{member.name} ended by itself with exit code {code}")
         self.chaos.done["restarts"] += 1
 
