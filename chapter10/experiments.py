@@ -2,12 +2,15 @@
 
     python -m chapter10.experiments                     all five, as one JSON object
     python -m chapter10.experiments --group catalog     one of them
+    python -m chapter10.experiments --group catalog --predict
+                                                        guess first, then run, then compare
     python -m chapter10.experiments --write             write the three reports anew
     python -m chapter10.experiments --check             compare the reports with a new run
 
 On your own data (standard output only, the reports are not touched):
 
     --group catalog --query "报表 导出" --limit 3 [--grant PERMISSION]...
+    --group boundaries --query 订单    --group concurrency --limit 3    --group failures --lease 3
     --group catalog --tools TOOLS.json --query "..." [--permission PERMISSION] [--grant PERMISSION]...
     --group lifecycle --sales SALES.csv --month 2026-08
 
@@ -48,9 +51,11 @@ from chapter10.catalog import (
 )
 from chapter10.command import command_line, refuse_what_does_not_combine
 from chapter10.companions.tool_list import DEFAULT_PERMISSION, ToolListError, read_tool_list, words_of
-from chapter10.concurrency import bounded_reads
+from chapter10.concurrency import ReadsError, bounded_reads
 from chapter10.evidence import Scene, differences, page, replace_together
 from chapter10.jobs import JobError, JobStore
+from chapter10.lab.predict import Outcome, predict_group
+from chapter10.lab.predictions import AREAS
 from chapter10.lab.textio import EXIT_FINE, EXIT_WRONG, json_text, main_guard, print_json
 from chapter10.own_data import export_sales, remarks
 
@@ -154,9 +159,10 @@ def _names_and_scores(hits: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]
 # 2 Boundaries: five ways to say no -------------------------------------------------------------------
 
 
-def boundaries_experiment(*, scene: Scene | None = None) -> dict[str, Any]:
+def boundaries_experiment(query: str = "状态", *, scene: Scene | None = None) -> dict[str, Any]:
     """Meet each limit of discovery once, and see what the next step is.
 
+    `query`: the one that two tools answer equally well. Raises `CatalogError` for one that is none.
     Besides the five outcomes: what exactly enough budget loads, that a repetition does not bring back a
     permission, and that a stale definition is found and loaded again.
     Source: claims C10-044, C10-047, C10-072, C10-082, C10-264, C10-271, C10-272.
@@ -165,7 +171,7 @@ def boundaries_experiment(*, scene: Scene | None = None) -> dict[str, Any]:
     catalog, grants = Catalog(fixture_tools()), FIXTURE_GRANTS
     scene.begin("没有匹配与平分 / no match, and a tie")
     unknown = scene.call("model", catalog.search, "火星 着陆", grants)
-    ambiguous = scene.call("model", catalog.search, "状态", grants)
+    ambiguous = scene.call("model", catalog.search, query, grants)
 
     scene.begin("预算恰好够，与少一个字节 / exactly enough budget, and one byte less")
     hits = scene.call("model", catalog.search, QUERY, grants, 2)
@@ -292,15 +298,16 @@ def lifecycle_experiment(
 # 5 Failures: what still holds when things go wrong ---------------------------------------------------
 
 
-def failures_experiment(*, scene: Scene | None = None) -> dict[str, Any]:
+def failures_experiment(lease: int = 2, *, scene: Scene | None = None) -> dict[str, Any]:
     """Put each fault at its moment of logical time; one job a scene, all in one store.
 
+    `lease`: of the worker that comes back late; from 3 on it is not late. Raises `JobError` for one below 1.
     Source: claims C10-187 to C10-191, C10-201, C10-208 to C10-219, C10-229 to C10-240, C10-267, C10-276.
     """
     scene = scene or Scene()
     with _database() as path, JobStore(path) as store:
         figures = {
-            **_submitted_twice_and_delivered_late(store, scene),
+            **_submitted_twice_and_delivered_late(store, scene, lease),
             **_cancelled_before_and_after_the_commit(store, scene),
             **_past_the_deadline(store, scene),
             **_retried_to_the_end(store, scene),
@@ -312,20 +319,22 @@ def failures_experiment(*, scene: Scene | None = None) -> dict[str, Any]:
     return figures
 
 
-def _submitted_twice_and_delivered_late(store: JobStore, scene: Scene) -> dict[str, Any]:
+def _submitted_twice_and_delivered_late(store: JobStore, scene: Scene, lease: int) -> dict[str, Any]:
     """Job 1. The answer to the submission was lost; then worker A lost its lease, and came back."""
     scene.begin("作业 1：重复提交，旧 worker 迟到 / job 1: submitted twice, delivered late")
     august, july = {"month": "2026-08"}, {"month": "2026-07"}
     job_id = scene.call("alice", store.submit, "alice", "august-report", august, now=0)
     repeated = scene.call("alice", store.submit, "alice", "august-report", august, now=0)
     conflict = scene.refusal("alice", store.submit, "alice", "august-report", july, now=0)
-    first = scene.call("worker A", store.claim, job_id, now=1, lease=2)
+    first = scene.call("worker A", store.claim, job_id, now=1, lease=lease)
     # At 3 the lease is over and nobody else has the job: the number alone would still be the newest.
     expired = scene.refusal("worker A", store.finish, job_id, first, {"by": "A"}, now=3)
     second = scene.call("worker B", store.claim, job_id, now=3, lease=2)
     stale = scene.refusal("worker A", store.finish, job_id, first, {"by": "A"}, now=4)
-    scene.call("worker B", store.finish, job_id, second, {"by": "B"}, now=4)
-    again = scene.call("worker B", store.finish, job_id, second, {"by": "B"}, now=4)
+    again = None
+    if second is not None:
+        scene.call("worker B", store.finish, job_id, second, {"by": "B"}, now=4)
+        again = scene.call("worker B", store.finish, job_id, second, {"by": "B"}, now=4)
     return {
         "same_submission_same_job": repeated == job_id,
         "key_conflict": conflict,
@@ -482,9 +491,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.check:
         return _check()
     try:
-        figures = _figures(options)
+        if options.predict:
+            return _predict(parser, options)
+        figures = _figures(options, Scene())
     except (CatalogError, JobError) as error:
         parser.error(f"{error.code}: {error.reason}")
+    except ReadsError as error:
+        parser.error(error.code)
     except ToolListError as error:
         sys.stderr.write(f"{options.tools}: {error.line}\n")
         return EXIT_WRONG
@@ -497,22 +510,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return EXIT_WRONG
 
 
-def _figures(options: argparse.Namespace) -> dict[str, Any]:
+def _figures(options: argparse.Namespace, scene: Scene) -> dict[str, Any]:
     if options.group is None:
         return run_all()
     if options.tools is not None:
         return _figures_of_tools(options)
+    if options.sales is not None:
+        return export_sales(options.sales, options.month)
     if options.group == "catalog":
         return catalog_experiment(
             QUERY if options.query is None else options.query,
             2 if options.limit is None else options.limit,
             FIXTURE_GRANTS if options.grant is None else options.grant,
+            scene=scene,
         )
-    if options.sales is not None:
-        return export_sales(options.sales, options.month)
-    if options.month is not None:
-        return lifecycle_experiment(month=options.month)
-    return GROUPS[options.group]()
+    other = {name: getattr(options, name) for name in ("query", "limit", "month", "lease")}
+    return GROUPS[options.group](**{name: value for name, value in other.items() if value is not None}, scene=scene)
+
+
+def _predict(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
+    """Ask about one group, run it with the same options, and compare."""
+    area = AREAS[options.group]
+
+    def run() -> Outcome:
+        scene = Scene()
+        figures = _figures(options, scene)
+        return figures, scene.parts
+
+    return predict_group(parser, options, replace(area, code=(GROUPS[options.group], *area.code)), run)
 
 
 def _figures_of_tools(options: argparse.Namespace) -> dict[str, Any]:

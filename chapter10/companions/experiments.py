@@ -2,6 +2,8 @@
 
     python -m chapter10.companions.experiments                   every group, as one JSON object
     python -m chapter10.companions.experiments --group registry  one of them
+    python -m chapter10.companions.experiments --group registry --predict
+                                                                 guess first, then run, then compare
     python -m chapter10.companions.experiments --write           write the two reports anew
     python -m chapter10.companions.experiments --check           compare the reports with a new run
 
@@ -27,6 +29,7 @@ from chapter10.canonical import canonical
 from chapter10.companions.scenes import schema
 from chapter10.evidence import Group, Scene, differences, figures_table, pictures, replace_together
 from chapter10.experiments import reports_folder
+from chapter10.lab.predict import Outcome, add_options, predict_group, refuse_what_does_not_combine
 from chapter10.lab.textio import EXIT_FINE, EXIT_WRONG, json_text, main_guard, print_json
 
 __all__ = ["CONTRACT", "GROUPS", "REPORTS", "check_reports", "main", "run_companions", "write_reports"]
@@ -101,15 +104,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
     one.add_argument("--group", choices=list(GROUPS), help="run one group; all of them without it")
     one.add_argument("--write", action="store_true", help="write the two reports anew")
     one.add_argument("--check", action="store_true", help="compare the reports with a new run")
+    add_options(parser)
     options = parser.parse_args(arguments)
+    refuse_what_does_not_combine(parser, options)
     if options.write:
         for path in write_reports(reports_folder()):
             print(path)
         return EXIT_FINE
     if options.check:
         return _check()
+    if options.predict:
+        return _predict(parser, options)
     print_json(run_companions() if options.group is None else GROUPS[options.group].run(Scene()))
     return EXIT_FINE
+
+
+def _predict(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
+    """Ask about one group, run it, and compare."""
+    group = GROUPS[options.group]
+    if group.area is None:
+        asked = ", ".join(name for name, other in GROUPS.items() if other.area is not None)
+        parser.error(f"there are no questions about {options.group}, but about: {asked or 'none'}")
+
+    def run() -> Outcome:
+        scene = Scene()
+        figures = group.run(scene)
+        return figures, scene.parts
+
+    return predict_group(parser, options, group.area, run)
 
 
 def _check() -> int:
