@@ -24,7 +24,8 @@ C2  It is looked at in the transaction that registers, claims, takes over, finis
 C3  Queued work is cancelled at once. Running work gets the request and confirms, or its next step does.
 C4  A final state never changes. Who commits first wins: a cancel that comes after a success says `already_done`, and
     what is left is to compensate, once.
-C5  A compensation cannot be cancelled; the database itself refuses such a row.
+C5  A compensation cannot be cancelled; the database itself refuses such a row. The same holds for what it calls, also
+    if that was registered before it: then it is adopted, unless a cancel was first.
 C6  One clock, the store's, dates cancels; times are whole seconds of UTC.
 
 What it does not do: it runs nothing, stops no process (see `companions.process_stop`) and undoes no effect elsewhere.
@@ -221,6 +222,11 @@ _BELOW: Final = """
     SELECT span_id FROM below
 """
 """A span and everything that it called, to any depth, without compensations."""
+_ADOPT: Final = (
+    f"UPDATE tool_invocations SET compensation = 1 WHERE {_AT} AND span_id IN ({_BELOW})"
+    " AND cancelled = 0 AND state IN ('queued', 'running')"
+)
+"""What a compensation calls was registered before it: exempt from now on, unless a cancel or its end was first."""
 
 
 class CancelStore:
@@ -351,8 +357,8 @@ class CancelStore:
     ) -> Invocation:
         """Write down an invocation before it starts and return its row: `queued`, or `cancelled` from birth.
 
-        What a compensation calls is a compensation too, if the compensation was registered first. Repeating it returns
-        the row as it is by now.
+        What a compensation calls is a compensation too, whichever was registered first (C5). Repeating it returns the
+        row as it is by now.
         Raises `CancelStoreError` (`span_conflict`, `bad_input`). Source: claims I4-003, I4-088.
         """
         _check_address(trace_id, span_id, epoch)
@@ -493,12 +499,14 @@ class CancelStore:
         tool: str,
         compensation: bool,
     ) -> tuple[Invocation, bool]:
-        if parent is not None and not compensation:
-            above = self._look(db, trace_id, epoch, parent)
-            compensation = above is not None and above.compensation
+        above = None if parent is None else self._look(db, trace_id, epoch, parent)
+        inherited = above is not None and above.compensation
+        compensation = compensation or inherited
         known = self._look(db, trace_id, epoch, span_id)
         if known is not None:
-            if (known.parent_span_id, known.tool, known.compensation) != (parent, tool, compensation):
+            # What was cancelled before its parent turned out to be a compensation is no compensation itself.
+            same_kind = known.compensation == compensation or inherited
+            if (known.parent_span_id, known.tool) != (parent, tool) or not same_kind:
                 raise CancelStoreError("span_conflict")
             return known, False
         at = (trace_id, epoch)
@@ -507,7 +515,9 @@ class CancelStore:
             (*at, span_id, parent, tool, compensation),
         )
         row = self._find(db, trace_id, epoch, span_id)
-        if not compensation and db.execute(_COVERED, (span_id, *at, *at)).fetchone() is not None:
+        if compensation:
+            db.execute(_ADOPT, (*at, span_id, *at))
+        elif db.execute(_COVERED, (span_id, *at, *at)).fetchone() is not None:
             row = self._move(db, row, "cancelled")
         return row, True
 
