@@ -10,7 +10,7 @@ import unittest
 from contextlib import closing
 from typing import Any
 
-from chapter10 import jobs
+from chapter10 import database, jobs
 from chapter10.canonical import digest
 from chapter10.jobs import FINAL_STATES, LIVE_STATES, STATES, JobError, JobStore, Operation
 from chapter10.tests.job_checker import violations
@@ -402,6 +402,16 @@ class Reading(JobTestCase):
         self.assertEqual(before, self.contents())
         self.assertEqual("running", self.state(job_id))
 
+    def test_what_was_read_once_is_no_evidence_later(self) -> None:
+        """A status in a saved conversation still says running; only asking the store again tells the end.
+
+        Claims: C10-133.
+        """
+        job_id, attempt = self.running()
+        remembered = self.store.get("alice", job_id)
+        self.store.finish(job_id, attempt, REPORT, now=2)
+        self.assertEqual(("running", "succeeded"), (remembered["state"], self.state(job_id)))
+
     def test_a_cursor_brings_only_what_is_newer(self) -> None:
         """After five of six events, only the sixth comes: the success.
 
@@ -621,6 +631,19 @@ class Invariants(JobTestCase):
             verb()
             self.assertEqual(("BEGIN IMMEDIATE", "COMMIT"), (said[0], said[-1]))
             self.assertEqual(1, sum(statement.startswith("BEGIN") for statement in said))
+
+    def test_no_fault_is_answered_by_trying_again_blindly(self) -> None:
+        """Store and database catch no plain `Exception`: each handler names what it knows, or passes it on.
+
+        Claims: C10-198.
+        """
+        for module in (jobs, database):
+            for node in ast.walk(ast.parse(inspect.getsource(module))):
+                if isinstance(node, ast.ExceptHandler):
+                    caught = ast.unparse(node.type) if node.type else "everything"
+                    self.assertNotIn(caught, ("Exception", "everything"))
+                    if caught == "BaseException":
+                        self.assertIsInstance(node.body[-1], ast.Raise)
 
     def test_the_names_of_the_book_are_there(self) -> None:
         """Every verb and field that the text names exists under that name.
