@@ -66,8 +66,8 @@ _MAX_BATCHES: Final = 1000
 _USAGE_CODES: Final = frozenset({"invalid_submission", "bad_input", "bad_worker"})
 """Refusals of what was typed; every other refusal is about the state of things."""
 
-Clock = Callable[[], float]
-Sleep = Callable[[float], object]
+_Clock = Callable[[], float]
+_Sleep = Callable[[float], object]
 
 
 def default_database(environment: Mapping[str, str], platform: str, home: Path) -> Path:
@@ -81,7 +81,7 @@ def default_database(environment: Mapping[str, str], platform: str, home: Path) 
     return base / "chapter10" / "jobs.db"
 
 
-def main(arguments: Sequence[str] | None = None, *, clock: Clock = time.time, sleep: Sleep = time.sleep) -> int:
+def main(arguments: Sequence[str] | None = None, *, clock: _Clock = time.time, sleep: _Sleep = time.sleep) -> int:
     """Run one command and return its exit code; `arguments` are what follows `jobs`.
 
     `clock`: the time that all processes of a store share. `sleep`: how `watch` and an idle worker wait.
@@ -91,7 +91,7 @@ def main(arguments: Sequence[str] | None = None, *, clock: Clock = time.time, sl
     options = _parser().parse_args(arguments)
     out = _Out(options.json)
     try:
-        verb: Callable[[argparse.Namespace, _Out, Clock, Sleep], int] = options.verb
+        verb: Callable[[argparse.Namespace, _Out, _Clock, _Sleep], int] = options.verb
         return verb(options, out, clock, sleep)
     except (JobError, SalesError, WorkerError) as refused:
         out.error(refused.code, _reason(refused))
@@ -151,7 +151,7 @@ class _Out:
 # The caller's verbs ------------------------------------------------------------------------------
 
 
-def _submit(options: argparse.Namespace, out: _Out, clock: Clock, sleep: Sleep) -> int:
+def _submit(options: argparse.Namespace, out: _Out, clock: _Clock, sleep: _Sleep) -> int:
     args = export_arguments(options.month, options.sales)
     key = options.key or export_key(args)
     path = _database(options)
@@ -173,14 +173,14 @@ def _submit(options: argparse.Namespace, out: _Out, clock: Clock, sleep: Sleep) 
     return EXIT_FINE
 
 
-def _status(options: argparse.Namespace, out: _Out, clock: Clock, sleep: Sleep) -> int:
+def _status(options: argparse.Namespace, out: _Out, clock: _Clock, sleep: _Sleep) -> int:
     with _open(options) as store:
         status = store.get(options.owner, options.job)
     out.answer(status, _line(status), *out.person(status_text(status)))
     return EXIT_FINE
 
 
-def _watch(options: argparse.Namespace, out: _Out, clock: Clock, sleep: Sleep) -> int:
+def _watch(options: argparse.Namespace, out: _Out, clock: _Clock, sleep: _Sleep) -> int:
     bar = Bar(sys.stdout) if sys.stdout.isatty() and not out.as_json else None
     cursor = [options.after]
 
@@ -222,14 +222,14 @@ def _watch(options: argparse.Namespace, out: _Out, clock: Clock, sleep: Sleep) -
     return EXIT_FINE if status["state"] == "succeeded" else EXIT_WRONG
 
 
-def _events(options: argparse.Namespace, out: _Out, clock: Clock, sleep: Sleep) -> int:
+def _events(options: argparse.Namespace, out: _Out, clock: _Clock, sleep: _Sleep) -> int:
     with _open(options) as store:
         events = store.events(options.owner, options.job, options.after, options.limit)
     out.answer(events, *map(event_line, events))
     return EXIT_FINE
 
 
-def _cancel(options: argparse.Namespace, out: _Out, clock: Clock, sleep: Sleep) -> int:
+def _cancel(options: argparse.Namespace, out: _Out, clock: _Clock, sleep: _Sleep) -> int:
     with _open(options) as store:
         state = store.cancel(options.owner, options.job, now=clock)
     out.answer({"id": options.job, "state": state}, f"job {options.job}: {state}")
@@ -237,7 +237,7 @@ def _cancel(options: argparse.Namespace, out: _Out, clock: Clock, sleep: Sleep) 
     return EXIT_FINE if state in ("cancelled", "cancel_requested") else EXIT_WRONG
 
 
-def _result(options: argparse.Namespace, out: _Out, clock: Clock, sleep: Sleep) -> int:
+def _result(options: argparse.Namespace, out: _Out, clock: _Clock, sleep: _Sleep) -> int:
     with _open(options) as store:
         result = store.result(options.owner, options.job)
     folder = _results(options)
@@ -259,7 +259,7 @@ def _result(options: argparse.Namespace, out: _Out, clock: Clock, sleep: Sleep) 
     return EXIT_FINE
 
 
-def _list(options: argparse.Namespace, out: _Out, clock: Clock, sleep: Sleep) -> int:
+def _list(options: argparse.Namespace, out: _Out, clock: _Clock, sleep: _Sleep) -> int:
     with _open(options) as store:
         jobs = store.list_jobs(options.owner, before=options.before, limit=options.limit)
     out.answer(jobs, *map(_line, jobs))
@@ -276,7 +276,7 @@ def _line(status: Mapping[str, Any]) -> str:
 # The worker ---------------------------------------------------------------------------------------
 
 
-def _work(options: argparse.Namespace, out: _Out, clock: Clock, sleep: Sleep) -> int:
+def _work(options: argparse.Namespace, out: _Out, clock: _Clock, sleep: _Sleep) -> int:
     path = _database(options)
     path.parent.mkdir(parents=True, exist_ok=True)
     pause = (lambda: sleep(options.pace)) if options.pace > 0 else None
@@ -359,14 +359,14 @@ def _leave_at_once() -> NoReturn:
 # Upkeep ------------------------------------------------------------------------------------------
 
 
-def _sweep(options: argparse.Namespace, out: _Out, clock: Clock, sleep: Sleep) -> int:
+def _sweep(options: argparse.Namespace, out: _Out, clock: _Clock, sleep: _Sleep) -> int:
     with _open(options) as store:
         counts = store.sweep(now=clock, limit=options.limit)
     out.answer(counts, *(f"{name}: {count}" for name, count in counts.items()))
     return EXIT_FINE
 
 
-def _prune(options: argparse.Namespace, out: _Out, clock: Clock, sleep: Sleep) -> int:
+def _prune(options: argparse.Namespace, out: _Out, clock: _Clock, sleep: _Sleep) -> int:
     now = clock()
     counts = {"results": 0, "keys": 0, "files": 0}
     with _open(options) as store:
@@ -390,7 +390,7 @@ def _prune(options: argparse.Namespace, out: _Out, clock: Clock, sleep: Sleep) -
     return EXIT_FINE
 
 
-def _stats(options: argparse.Namespace, out: _Out, clock: Clock, sleep: Sleep) -> int:
+def _stats(options: argparse.Namespace, out: _Out, clock: _Clock, sleep: _Sleep) -> int:
     with _open(options) as store:
         owners = store.stats(now=clock)
     refused = _refusals(_database(options))

@@ -62,8 +62,8 @@ _WEIGHTS: Final = {"submit": 40, "repeat": 10, "conflict": 5, "cancel": 12, "kil
 _KIND_WEIGHTS: Final = (40, 45, 8, 6, 1)
 
 T = TypeVar("T")
-Clock = Callable[[], float]
-Sleep = Callable[[float], object]
+_Clock = Callable[[], float]
+_Sleep = Callable[[float], object]
 
 
 @dataclass(slots=True)
@@ -88,7 +88,7 @@ class Chaos:
 
 
 def run_chaos(
-    folder: Path, *, seconds: float, workers: int, seed: int, clock: Clock = time.time, sleep: Sleep = time.sleep
+    folder: Path, *, seconds: float, workers: int, seed: int, clock: _Clock = time.time, sleep: _Sleep = time.sleep
 ) -> Chaos:
     """Make chaos for `seconds` in an empty folder, let the workers come to an end, and return the figures.
 
@@ -109,7 +109,7 @@ def run_chaos(
 
 
 class _Run:
-    def __init__(self, folder: Path, workers: int, chance: random.Random, clock: Clock, sleep: Sleep) -> None:
+    def __init__(self, folder: Path, workers: int, chance: random.Random, clock: _Clock, sleep: _Sleep) -> None:
         self.path = folder / "jobs.db"
         self.chaos = Chaos()
         self._errors = folder / "errors.txt"
