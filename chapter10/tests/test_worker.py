@@ -1,0 +1,974 @@
+"""The worker in one process, on a clock moved by hand: what it does with a job, and what it lets the store decide."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, Final
+from unittest import mock
+
+from chapter10.canonical import CodedError
+from chapter10.companions.heartbeat import AttemptOver, Heartbeat, Held, JobContext
+from chapter10.companions.worker import Backoff, Handler, Note, Outcome, Worker, WorkerError
+from chapter10.companions.worker_log import MAX_RECENT, WorkerLog, log_path
+from chapter10.database import StoreError
+from chapter10.jobs import JobStore
+from chapter10.tests.job_support import AUGUST, REPORT, JobTestCase
+from chapter10.tests.support import ManualClock
+
+NEVER: Final = float("inf")
+
+
+class Slow(CodedError):
+    """A temporary error of a handler."""
+
+
+class WorkerTestCase(JobTestCase):
+    """A store, and workers on it whose time is moved by hand and whose heartbeat is silent unless asked for."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.clock = ManualClock(1.0)
+        self.notes: list[Note] = []
+
+    def worker(self, run: Callable[[JobContext], Any], **options: Any) -> Worker:
+        settings = {name: options.pop(name) for name in ("temporary", "limit", "discard", "version") if name in options}
+        worker = Worker(
+            self.path,
+            {"reports.export": Handler(run, **settings)},
+            **{
+                "clock": self.clock,
+                "sleep": self.clock.sleep,
+                "renew_every": NEVER,
+                "random": lambda: 0.5,
+                "observe": self.notes.append,
+                **options,
+            },
+        )
+        self.addCleanup(worker.close)
+        return worker
+
+    def once(self, run: Callable[[JobContext], Any], **options: Any) -> Outcome:
+        outcome = self.worker(run, **options).run_once()
+        assert outcome is not None
+        return outcome
+
+    def refusals(self) -> list[tuple[str, str, int]]:
+        with WorkerLog(log_path(self.path)) as log:
+            return [(row["verb"], row["code"], row["count"]) for row in log.counts()]
+
+    def progress_events(self, job_id: int = 1) -> list[tuple[int, int]]:
+        return [
+            (event["detail"]["done"], event["detail"]["total"])
+            for event in self.store.events("alice", job_id, limit=1000)
+            if event["kind"] == "progress"
+        ]
+
+
+class OneJob(WorkerTestCase):
+    """The life of one attempt."""
+
+    def test_a_job_is_claimed_done_and_delivered(self) -> None:
+        """The handler gets arguments of its own, and its result becomes the receipt."""
+        self.submit()
+        seen = []
+
+        def run(context: JobContext) -> Any:
+            seen.append((context.job_id, context.attempt, dict(context.args), context.snapshot))
+            context.args["month"] = "changed"
+            return REPORT
+
+        self.assertEqual(self.once(run), Outcome(1, 1, "succeeded"))
+        self.assertEqual(seen, [(1, 1, AUGUST, None)])
+        self.assertEqual(self.store.result("alice", 1)["data"], REPORT)
+        self.assertEqual(self.store.intent(1)["args"], AUGUST)
+        self.assertEqual([note.kind for note in self.notes], ["claimed", "succeeded"])
+
+    def test_nothing_due_is_nothing_done(self) -> None:
+        """Without a due job `run_once` gives None and writes nothing."""
+        before = self.contents()
+        self.assertIsNone(self.worker(lambda context: REPORT).run_once())
+        self.assertEqual(self.contents(), before)
+
+    def test_a_second_attempt_starts_at_the_beginning(self) -> None:
+        """The attempt after a lost one counts from zero; nothing of the first is carried over.
+
+        Claims: C10-292.
+        """
+        self.submit()
+        seen: list[int] = []
+
+        def run(context: JobContext) -> Any:
+            for row in range(1, 4):
+                seen.append(row)
+                context.progress(row, 3)
+                if context.attempt == 1 and row == 2:
+                    raise Slow("slow")
+            return REPORT
+
+        self.assertEqual(self.once(run, temporary=(Slow,)).state, "queued")
+        self.clock.advance(5)
+        self.assertEqual(self.once(run), Outcome(1, 2, "succeeded"))
+        self.assertEqual(seen, [1, 2, 1, 2, 3])
+
+    def test_a_result_that_is_no_json_fails_the_job(self) -> None:
+        """The handler's mistake is recorded; the job does not hang until its lease ends."""
+        self.submit()
+        self.assertEqual(self.once(lambda context: {1: 2}), Outcome(1, 1, "failed", "bad_result"))
+
+    def test_a_job_without_a_handler_ends_in_bounded_attempts(self) -> None:
+        """It is put back for a worker that knows it, and fails after its last attempt; so does another version."""
+        self.submit(max_attempts=2)
+        for version in ("2", "3"):
+            outcome = self.once(lambda context: REPORT, version=version)
+            self.clock.advance(10)
+        self.assertEqual(outcome, Outcome(1, 2, "failed", "no_handler"))
+
+    def test_a_job_that_vanished_between_claim_and_look_is_lost(self) -> None:
+        """A row that was pruned meanwhile is nobody's job any more."""
+        self.submit()
+        worker = self.worker(lambda context: REPORT)
+        with mock.patch.object(worker._look, "row", lambda sql, parameters=(): None):
+            self.assertEqual(worker.run_once(), Outcome(1, 1, "lost", "not_found"))
+
+
+class Errors(WorkerTestCase):
+    """A handler that fails."""
+
+    def fail_with(self, error: Exception, **options: Any) -> Outcome:
+        def run(context: JobContext) -> Any:
+            raise error
+
+        return self.once(run, **options)
+
+    def test_only_declared_errors_are_tried_again(self) -> None:
+        """The handler says what is temporary; everything else is final at once."""
+        self.submit("a", max_attempts=3)
+        self.assertEqual(self.fail_with(Slow("slow"), temporary=(Slow,)), Outcome(1, 1, "queued", "slow"))
+        self.store.cancel("alice", 1)
+        self.submit("b", max_attempts=3)
+        self.assertEqual(self.fail_with(CodedError("bad_rows"), temporary=(Slow,)), Outcome(2, 1, "failed", "bad_rows"))
+
+    def test_the_text_of_an_error_never_gets_into_the_store(self) -> None:
+        """What has no code of its own is `handler_failed`; the error itself goes to whoever observes."""
+        self.submit()
+        error = RuntimeError("secret of the customer")
+        self.assertEqual(self.fail_with(error), Outcome(1, 1, "failed", "handler_failed"))
+        self.assertNotIn("secret", "".join(self.store.db.iterdump()))
+        self.assertIs(next(note.error for note in self.notes if note.kind == "error"), error)
+
+    def test_a_code_that_is_none_becomes_handler_failed(self) -> None:
+        """An attribute `code` of another kind (an exit code, a very long text) is not stored."""
+        for number, code in enumerate((7, "x" * 201, "", "a\0b", "line\nbreak")):
+            with self.subTest(code=code):
+                error = RuntimeError()
+                error.code = code  # type: ignore[attr-defined]
+                self.submit(f"k{number}")
+                self.assertEqual(self.fail_with(error).code, "handler_failed")
+
+    def test_a_poison_job_ends(self) -> None:
+        """A job that fails every time, with a temporary error, uses up its attempts and stays failed.
+
+        Claims: C10-206.
+        """
+        self.submit(max_attempts=3)
+        runs = 0
+
+        def run(context: JobContext) -> Any:
+            nonlocal runs
+            runs += 1
+            raise Slow("slow")
+
+        worker = self.worker(run, temporary=(Slow,))
+        self.assertEqual(worker.run(drain=True), 3)
+        self.assertEqual((runs, self.store.get("alice", 1)["error"]), (3, "slow"))
+
+    def test_each_attempt_is_counted_in_the_events(self) -> None:
+        """The event log tells how much work there really was.
+
+        Claims: C10-207.
+        """
+        self.submit(max_attempts=3)
+
+        def run(context: JobContext) -> Any:
+            if context.attempt < 3:
+                raise Slow("slow")
+            return REPORT
+
+        self.worker(run, temporary=(Slow,)).run(drain=True)
+        events = self.store.events("alice", 1)
+        self.assertEqual([event["attempt"] for event in events if event["kind"] == "running"], [1, 2, 3])
+        self.assertTrue(all(type(event["attempt"]) is int for event in events))
+
+    def test_the_pause_grows_has_a_cap_and_is_spread(self) -> None:
+        """Twice as long each time, spread by the injected chance, never above the cap."""
+        backoff = Backoff(base_ms=1000, cap_ms=6000)
+        self.assertEqual([backoff.seconds(attempt, lambda: 0.5) for attempt in (1, 2, 3, 9)], [1.0, 2.0, 4.0, 4.0])
+        for attempt in (1, 5, 10**6):
+            for drawn in (0.0, 0.5, 1 - 2**-53):
+                self.assertLessEqual(backoff.seconds(attempt, iter([drawn]).__next__), 6.0)
+        self.assertLess(backoff.seconds(1, lambda: 0.0), backoff.seconds(1, lambda: 0.9))
+
+    def test_a_retry_waits_for_its_pause(self) -> None:
+        """After the first temporary error the job is due again after the backoff and not before."""
+        self.submit()
+        self.fail_with(Slow("slow"), temporary=(Slow,), backoff=Backoff(base_ms=4000))
+        self.clock.advance(3.999)
+        self.assertIsNone(self.worker(lambda context: REPORT).run_once())
+        self.clock.advance(0.001)
+        self.assertEqual(self.once(lambda context: REPORT).state, "succeeded")
+
+    def test_ctrl_c_in_a_handler_puts_the_job_back(self) -> None:
+        """What is no `Exception` comes out, after the job was put back in line at once."""
+        self.submit()
+
+        def run(context: JobContext) -> Any:
+            raise KeyboardInterrupt
+
+        with self.assertRaises(KeyboardInterrupt):
+            self.worker(run).run_once()
+        self.assertEqual(self.store.get("alice", 1)["error"], "worker_stopped")
+        self.assertEqual(self.once(lambda context: REPORT), Outcome(1, 2, "succeeded"))
+
+    def test_a_broken_database_of_the_handler_is_the_handlers_error(self) -> None:
+        """A `StoreError` that a handler raises is not mistaken for a broken store of ours."""
+        self.submit()
+        outcome = self.fail_with(StoreError("store_unavailable", "another file"))
+        self.assertEqual(outcome, Outcome(1, 1, "failed", "store_unavailable"))
+
+    def test_discard_is_called_for_what_does_not_count(self) -> None:
+        """It runs after a failure and not after a success, and its own error changes nothing.
+
+        Claims: C10-294.
+        """
+        discarded: list[int] = []
+
+        def discard(context: JobContext) -> None:
+            discarded.append(context.job_id)
+            raise OSError("the folder is gone")
+
+        self.submit("a")
+        self.submit("b")
+        self.assertEqual(self.once(lambda context: REPORT, discard=discard).state, "succeeded")
+        self.assertEqual(discarded, [])
+        outcome = self.fail_with(CodedError("bad_rows"), discard=discard)
+        self.assertEqual((outcome, discarded), (Outcome(2, 1, "failed", "bad_rows"), [2]))
+        self.assertEqual(self.notes[-2].kind, "discard_trouble")
+
+
+class Progress(WorkerTestCase):
+    """Progress reaches the store, but not each time."""
+
+    def test_progress_is_stored_now_and_then(self) -> None:
+        """A thousand reports within two seconds are a handful of writes; the runtime merges, no model is asked.
+
+        Claims: C10-250.
+        """
+        self.submit()
+
+        def run(context: JobContext) -> Any:
+            for done in range(1, 1001):
+                self.clock.advance(0.002)
+                context.progress(done, 1000)
+            return REPORT
+
+        self.once(run, progress_every=0.5)
+        stored = self.progress_events()
+        self.assertEqual(stored[-1], (1000, 1000))
+        self.assertLessEqual(len(stored), 6)
+
+    def test_the_last_progress_is_never_lost(self) -> None:
+        """Whatever was said last is in the store before the result is, and before an error that ends the job."""
+        for number, error in enumerate((None, CodedError("bad_rows"))):
+            job_id = self.submit(f"k{number}")
+
+            def run(context: JobContext, error: CodedError | None = error) -> Any:
+                context.progress(1, 9)
+                context.progress(7, 9)  # in the same moment: not stored yet
+                if error is not None:
+                    raise error
+                return REPORT
+
+            self.once(run, progress_every=60)
+            self.assertEqual(self.progress_events(job_id), [(1, 9), (7, 9)])
+            self.assertEqual(self.store.get("alice", job_id)["done"], 7)
+
+    def test_a_progress_that_is_none_is_refused_at_once(self) -> None:
+        """The handler learns of its mistake also where the store would not have been asked."""
+        self.submit()
+        refused: list[str] = []
+
+        def run(context: JobContext) -> Any:
+            context.progress(2, 4)
+            for counts in ((1, 4), (3, 3), (5, 4), (True, 4), (2.0, 4), (-1, 4), (3, 2**53 + 1)):
+                try:
+                    context.progress(*counts)
+                except WorkerError as error:
+                    refused.append(error.code)
+            return REPORT
+
+        self.assertEqual(self.once(run).state, "succeeded")
+        self.assertEqual(refused, ["bad_progress"] * 7)
+        self.assertEqual(self.progress_events(), [(2, 4)])
+
+    def test_a_busy_store_gets_the_progress_later(self) -> None:
+        """Progress is no reason to fail: a lock that somebody else holds only delays it."""
+        self.submit()
+        worker = self.worker(lambda context: REPORT)
+        busy = [StoreError("store_busy", "held")]
+        real = worker._store.progress
+
+        def progress(*arguments: Any, **options: Any) -> bool:
+            if busy:
+                raise busy.pop()
+            return real(*arguments, **options)
+
+        def run(context: JobContext) -> Any:
+            context.progress(3, 3)
+            return REPORT
+
+        worker._handlers["reports.export"] = Handler(run)
+        with mock.patch.object(worker._store, "progress", progress):
+            outcome = worker.run_once()
+        self.assertEqual(outcome, Outcome(1, 1, "succeeded"))
+        self.assertEqual(self.progress_events(), [(3, 3)])
+
+
+class Stops(WorkerTestCase):
+    """Why a handler has to stop, and what the store makes of it."""
+
+    def stopped_by(self, event: Callable[[], object], **options: Any) -> tuple[Outcome, list[str]]:
+        """Run a handler that looks, lets something happen, and looks again; return the outcome and why it stopped."""
+        why: list[str] = []
+
+        def run(context: JobContext) -> Any:
+            context.checkpoint()
+            event()
+            self.clock.advance(1)
+            try:
+                context.checkpoint()
+            except AttemptOver as over:
+                why.append(over.code)
+                raise
+            return REPORT
+
+        return self.once(run, **options), why
+
+    def test_a_cancel_is_seen_at_the_next_checkpoint(self) -> None:
+        """The job is `cancel_requested` until the worker has confirmed, and `cancelled` from then on.
+
+        Claims: C10-209, C10-214.
+        """
+        self.submit()
+        states: list[str] = []
+
+        def cancel() -> None:
+            states.append(self.store.cancel("alice", 1))
+
+        outcome, why = self.stopped_by(cancel)
+        self.assertEqual((outcome, why), (Outcome(1, 1, "cancelled", "cancelled"), ["cancelled"]))
+        self.assertEqual([*states, self.state(1)], ["cancel_requested", "cancelled"])
+        self.assertEqual(self.store.receipt_count(1), 0)
+
+    def test_a_cancel_while_the_handler_does_not_look_is_confirmed_at_the_delivery(self) -> None:
+        """A handler that returns without having looked delivers nothing.
+
+        Claims: C10-211.
+        """
+        self.submit()
+
+        def run(context: JobContext) -> Any:
+            self.store.cancel("alice", 1)
+            return REPORT
+
+        self.assertEqual(self.once(run), Outcome(1, 1, "cancelled", "not_stored"))
+        self.assertEqual(self.store.receipt_count(1), 0)
+
+    def test_progress_notices_a_cancel_too(self) -> None:
+        """The store's answer to a report of progress stops the handler."""
+        self.submit()
+        why: list[str] = []
+
+        def run(context: JobContext) -> Any:
+            context.checkpoint()
+            self.store.cancel("alice", 1)
+            try:
+                context.progress(1, 1)  # in the same moment as the last look: only the write can tell
+            except AttemptOver as over:
+                why.append(over.code)
+                raise
+            return REPORT
+
+        self.assertEqual(self.once(run).state, "cancelled")
+        self.assertEqual(why, ["cancelled"])
+
+    def test_a_passed_deadline_stops_the_handler(self) -> None:
+        """At the deadline nothing counts any more; the job fails with its code.
+
+        Claims: C10-189.
+        """
+        self.submit(deadline=3)
+        outcome, why = self.stopped_by(lambda: self.clock.advance(1))
+        self.assertEqual((outcome, why), (Outcome(1, 1, "failed", "deadline_exceeded"), ["deadline_exceeded"]))
+        self.assertEqual(self.store.get("alice", 1)["error"], "deadline_exceeded")
+
+    def test_an_attempt_past_its_own_limit_is_tried_again(self) -> None:
+        """The limit of one attempt is not the deadline of the job."""
+        self.submit()
+        outcome, why = self.stopped_by(lambda: self.clock.advance(4), limit=5)
+        self.assertEqual(
+            (outcome, why), (Outcome(1, 1, "queued", "attempt_limit_exceeded"), ["attempt_limit_exceeded"])
+        )
+
+    def test_time_left_is_the_nearer_of_limit_and_deadline(self) -> None:
+        """A handler can plan with what it has."""
+        self.submit("a", deadline=9)
+        self.submit("b", deadline=90)
+        left: list[float] = []
+
+        def run(context: JobContext) -> Any:
+            left.append(context.time_left())
+            return REPORT
+
+        self.once(run, limit=30)
+        self.once(run, limit=30)
+        self.assertEqual(left, [8, 30])
+
+    def test_a_lost_lease_stops_the_handler_and_is_noted(self) -> None:
+        """Another attempt runs: the first one stops at its checkpoint, changes nothing, and stands in the log.
+
+        Claims: C10-226, C10-227, C10-232.
+        """
+        self.submit()
+
+        def lose() -> None:
+            self.clock.advance(10)
+            self.assertEqual(self.store.claim(1, now=self.clock), 2)
+
+        outcome, why = self.stopped_by(lose)
+        self.assertEqual((outcome, why), (Outcome(1, 1, "lost", "lease_lost"), ["lease_lost"]))
+        self.assertEqual(self.refusals(), [("renew", "stale_attempt", 1)])
+        self.assertEqual((self.state(1), self.store.get("alice", 1)["attempt"]), ("running", 2))
+
+    def test_a_lease_that_ended_unclaimed_is_lost_too(self) -> None:
+        """Nobody took the job, and still its time is over.
+
+        Claims: C10-231.
+        """
+        self.submit()
+        _, why = self.stopped_by(lambda: self.clock.advance(10))
+        self.assertEqual(why, ["lease_lost"])
+        self.assertEqual(self.refusals(), [("renew", "lease_expired", 1)])
+
+    def test_a_lost_attempt_is_seen_before_its_lease_would_end(self) -> None:
+        """A clock that runs ahead took the job early: the look at the row says so, not the own clock."""
+        self.submit()
+
+        def steal() -> None:
+            self.assertEqual(self.store.claim(1, now=self.clock() + 10), 2)
+
+        _, why = self.stopped_by(steal)
+        self.assertEqual(why, ["lease_lost"])
+        self.assertEqual(self.refusals(), [("renew", "stale_attempt", 1)])
+
+    def test_a_late_result_is_refused_and_changes_nothing(self) -> None:
+        """A handler that never looks delivers after its lease: the other attempt's result is the only one.
+
+        Claims: C10-228, C10-229.
+        """
+        self.submit()
+        before: list[Any] = []
+
+        def run(context: JobContext) -> Any:
+            self.clock.advance(10)
+            self.assertEqual(self.store.claim(1, now=self.clock), 2)
+            self.store.finish(1, 2, REPORT, now=self.clock)
+            before.append(self.contents())
+            return {"late": True}
+
+        discarded: list[int] = []
+        outcome = self.once(run, discard=lambda context: discarded.append(context.attempt))
+        self.assertEqual(outcome, Outcome(1, 1, "lost", "stale_attempt"))
+        self.assertEqual(self.contents(), before[0])
+        self.assertEqual(self.refusals(), [("finish", "stale_attempt", 1)])
+        self.assertEqual((self.store.result("alice", 1)["data"], discarded), (REPORT, [1]))
+
+    def test_a_late_failure_and_a_late_progress_are_refused(self) -> None:
+        """Not only deliveries come late.
+
+        Claims: C10-232.
+        """
+        for number, (verb, act) in enumerate(
+            (("fail", self._raise), ("progress", lambda context: context.progress(1, 1)))
+        ):
+            job_id = self.submit(f"k{number}", now=self.clock())
+
+            def run(context: JobContext, act: Callable[[JobContext], object] = act, job: int = job_id) -> Any:
+                context.checkpoint()
+                self.store.claim(job, now=self.clock() + 10)
+                act(context)
+
+            self.assertEqual(self.once(run).state, "lost")
+            self.assertIn((verb, "stale_attempt", 1), self.refusals())
+
+    @staticmethod
+    def _raise(context: JobContext) -> None:
+        raise CodedError("bad_rows")
+
+    def test_a_swallowed_stop_still_delivers_nothing(self) -> None:
+        """A handler that catches the stop and returns a result is refused by the store."""
+        self.submit()
+
+        def run(context: JobContext) -> Any:
+            context.checkpoint()
+            self.store.cancel("alice", 1)
+            self.clock.advance(1)
+            try:
+                context.checkpoint()
+            except AttemptOver:
+                pass
+            return REPORT
+
+        self.assertEqual(self.once(run).state, "cancelled")
+        self.assertEqual(self.store.receipt_count(1), 0)
+
+    def test_a_handler_that_catches_exceptions_does_not_catch_the_stop(self) -> None:
+        """`AttemptOver` is no `Exception`, like a cancel in asyncio."""
+        self.assertFalse(issubclass(AttemptOver, Exception))
+
+    def test_a_log_that_cannot_be_written_costs_no_job(self) -> None:
+        """A statistic is lost and noted, and the worker goes on."""
+        (self.folder / "jobs.db.workers").mkdir()
+        self.submit()
+        outcome, _ = self.stopped_by(lambda: self.clock.advance(10))
+        self.assertEqual(outcome.state, "lost")
+        self.assertIn("log_trouble", [note.kind for note in self.notes])
+
+
+class Deliveries(WorkerTestCase):
+    """A store that is busy or answers into the void."""
+
+    def test_a_busy_store_is_asked_again_for_the_delivery(self) -> None:
+        """A result is not thrown away because somebody else held the lock."""
+        self.submit()
+        worker = self.worker(lambda context: REPORT)
+        real, busy = worker._store.finish, [StoreError("store_busy", "held")] * 3
+
+        def finish(*arguments: Any, **options: Any) -> bool:
+            if busy:
+                raise busy.pop()
+            return real(*arguments, **options)
+
+        with mock.patch.object(worker._store, "finish", finish):
+            self.assertEqual(worker.run_once(), Outcome(1, 1, "succeeded"))
+
+    def test_a_store_that_is_busy_past_the_lease_costs_the_attempt_only(self) -> None:
+        """The worker goes on with the next job; the lease recovers this one."""
+        self.submit()
+        worker = self.worker(lambda context: REPORT)
+
+        def finish(*arguments: Any, **options: Any) -> bool:
+            self.clock.advance(6)
+            raise StoreError("store_busy", "held")
+
+        with mock.patch.object(worker._store, "finish", finish):
+            self.assertEqual(worker.run_once(), Outcome(1, 1, "lost", "store_busy"))
+        self.assertEqual(self.once(lambda context: REPORT), Outcome(1, 2, "succeeded"))
+
+    def test_a_broken_store_ends_the_worker(self) -> None:
+        """A full or missing disk is not tried again and again; the error comes out."""
+        self.submit()
+        worker = self.worker(lambda context: REPORT)
+        broken = mock.Mock(side_effect=StoreError("store_unavailable", "full"))
+        with mock.patch.object(worker._store, "finish", broken), self.assertRaises(StoreError):
+            worker.run()
+
+    def test_a_delivery_whose_answer_was_lost_counts_as_delivered(self) -> None:
+        """The commit was made and the answer was not heard: the repeat finds its own success, and keeps its files."""
+        self.submit()
+        discarded: list[int] = []
+        worker = self.worker(lambda context: REPORT, discard=lambda context: discarded.append(1))
+        real, first = worker._store.finish, [True]
+
+        def finish(*arguments: Any, **options: Any) -> bool:
+            stored = real(*arguments, **options)
+            if first:
+                first.pop()
+                raise StoreError("store_busy", "the commit broke off")
+            return stored
+
+        with mock.patch.object(worker._store, "finish", finish):
+            self.assertEqual(worker.run_once(), Outcome(1, 1, "succeeded"))
+        self.assertEqual((self.store.receipt_count(1), discarded), (1, []))
+
+    def test_a_busy_claim_is_an_idle_moment(self) -> None:
+        """Nothing was claimed, nothing is lost."""
+        self.submit()
+        worker = self.worker(lambda context: REPORT)
+        busy = mock.Mock(side_effect=StoreError("store_busy", "held"))
+        with mock.patch.object(worker._store, "claim_next", busy):
+            self.assertIsNone(worker.run_once())
+        self.assertEqual(worker.run(drain=True), 1)
+
+
+class Idle(WorkerTestCase):
+    """Waiting for work costs nothing, and work does not wait long."""
+
+    def test_an_idle_worker_writes_nothing_and_sees_a_submit_after_one_poll(self) -> None:
+        """It sleeps `poll` seconds, asks whether the file has changed, and claims only then."""
+        worker = self.worker(lambda context: REPORT, poll=0.25)
+        claims = mock.Mock(side_effect=worker._store.claim_next)
+        submitted_at: list[float] = []
+
+        def sleep(seconds: float) -> None:
+            self.clock.sleep(seconds)
+            if len(self.clock.slept) == 8:
+                submitted_at.append(self.clock())
+                self.submit(now=self.clock())
+
+        worker._sleep = sleep
+        with mock.patch.object(worker._store, "claim_next", claims):
+            worker.run(jobs=1)
+        self.assertEqual(set(self.clock.slept), {0.25})
+        self.assertEqual((len(self.clock.slept), claims.call_count), (8, 2))
+        claimed_at = self.store.db.execute("SELECT at FROM events WHERE kind = 'running'").fetchone()[0]
+        self.assertLessEqual(claimed_at - submitted_at[0], 0.25)
+
+    def test_an_idle_worker_knows_when_a_job_becomes_due(self) -> None:
+        """A pause and a lease that end are seen without anybody writing."""
+        for number, due in enumerate((4.0, 12.0)):
+            job_id, attempt = self.running(f"k{number}", now=1)
+            if number == 0:
+                self.store.fail(job_id, attempt, "temporary", now=1, retry_after=3)
+            worker = self.worker(lambda context: REPORT, poll=0.5)
+            self.assertEqual(worker.run(jobs=1), 1)
+            self.assertEqual(self.state(job_id), "succeeded")
+            self.assertLessEqual(self.clock() - due, 0.5)
+
+    def test_a_worker_drains_and_leaves(self) -> None:
+        """`drain` waits for retries and for what others hold, and ends when nothing is live."""
+        for number in range(5):
+            self.submit(f"k{number}")
+        self.assertEqual(self.worker(lambda context: REPORT).run(drain=True), 5)
+        self.assertEqual(self.worker(lambda context: REPORT).run(drain=True), 0)
+
+    def test_many_dead_jobs_do_not_put_a_worker_to_sleep(self) -> None:
+        """`claim_next` buries a hundred at once and gives None; the worker asks again."""
+        for number in range(150):
+            self.submit(f"dead{number}", deadline=1.5, capacity=1000)
+        self.submit("live", owner="bob", deadline=100, capacity=1000)
+        self.clock.advance(1)
+        self.assertEqual(self.worker(lambda context: REPORT).run(drain=True), 1)
+        self.assertEqual(self.store.stats(now=3), {})
+
+
+class Leaving(WorkerTestCase):
+    """A worker that is asked to leave."""
+
+    def test_a_worker_that_is_asked_to_leave_takes_nothing_new(self) -> None:
+        """It finishes the job at hand and returns."""
+        self.submit("a")
+        self.submit("b")
+
+        def run(context: JobContext) -> Any:
+            worker.stop()
+            worker.stop()
+            context.checkpoint()
+            return REPORT
+
+        worker = self.worker(run)
+        self.assertEqual(worker.run(), 1)
+        self.assertEqual([self.state(1), self.state(2)], ["succeeded", "queued"])
+
+    def test_a_job_that_does_not_finish_in_half_the_grace_is_put_back(self) -> None:
+        """Its checkpoint raises, it is queued again at once, and another worker does it."""
+        self.submit()
+
+        def run(context: JobContext) -> Any:
+            worker.stop()
+            self.clock.advance(1.99)
+            context.checkpoint()
+            self.clock.advance(0.01)
+            context.checkpoint()
+
+        worker = self.worker(run, grace=4)
+        self.assertEqual(worker.run(), 1)
+        self.assertEqual(self.store.get("alice", 1)["error"], "worker_stopped")
+        self.assertEqual(self.once(lambda context: REPORT), Outcome(1, 2, "succeeded"))
+
+    def test_a_last_attempt_that_is_put_back_says_why_it_failed(self) -> None:
+        """Attempts are never given back, so the job ends, and its error names the worker's leaving."""
+        self.submit(max_attempts=1)
+
+        def run(context: JobContext) -> Any:
+            worker.stop()
+            self.clock.advance(5)
+            context.checkpoint()
+
+        worker = self.worker(run, grace=4)
+        worker.run()
+        self.assertEqual(self.store.get("alice", 1)["error"], "worker_stopped")
+        self.assertEqual(self.state(1), "failed")
+
+
+class Beats(WorkerTestCase):
+    """The heartbeat, one look at a time."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.turned_away: list[tuple[str, str]] = []
+        self.failed: list[Exception] = []
+        self.overrun: list[int] = []
+        self.release_at: float | None = None
+        self.beats = 0
+        self.submit()
+        self.attempt = self.claim(1, now=1, lease=9)
+        self.held = Held(1, 1, owner="alice", started=1, lease=9, deadline=100, limit=None, renew_every=3)
+        self.heart = Heartbeat(
+            self.open,
+            clock=self.clock,
+            lease=9,
+            every=3,
+            pause=100,
+            release_at=lambda: self.release_at,
+            refused=lambda held, verb, code: self.turned_away.append((verb, code)),
+            failed=self.failed.append,
+            overrun=lambda held: self.overrun.append(held.job_id),
+        )
+
+    def lease_until(self) -> float:
+        return float(self.store.db.execute("SELECT lease_until FROM jobs WHERE id = 1").fetchone()[0])
+
+    def test_one_small_write_for_each_third_of_a_lease(self) -> None:
+        """Looked at every tenth of a second over three leases, it renews nine times and writes nothing else.
+
+        Claims: C10-233.
+        """
+        self.heart.hold(self.held)
+        writes = 0
+        for _ in range(270):
+            self.clock.advance(0.1)
+            before = self.store.db.execute("PRAGMA data_version").fetchone()[0]
+            with self.open() as leases:
+                self.heart.look(leases)
+            writes += self.store.db.execute("PRAGMA data_version").fetchone()[0] != before
+        self.assertIn(writes, (8, 9))
+        self.assertAlmostEqual(self.lease_until(), self.held.lease_until)
+        self.assertGreater(self.lease_until(), self.clock() + 5)
+
+    def test_it_says_when_to_look_again(self) -> None:
+        """Before a beat is due it sleeps until then; with nothing held, as long as it may."""
+        self.assertEqual(self.heart.look(self.store), 3)
+        self.heart.hold(self.held)
+        self.clock.advance(1)
+        self.assertEqual(self.heart.look(self.store), 2)
+
+    def test_after_letting_go_there_is_no_beat(self) -> None:
+        """The moment the handler has returned nothing is renewed any more."""
+        self.heart.hold(self.held)
+        self.heart.let_go()
+        self.clock.advance(5)
+        self.heart.look(self.store)
+        self.assertEqual(self.lease_until(), 10)
+
+    def test_letting_go_waits_for_a_beat_under_way(self) -> None:
+        """A beat that has begun ends before `let_go` returns, so that it cannot overtake the delivery."""
+        inside, may_go_on, order = threading.Event(), threading.Event(), list[str]()
+        self.heart.hold(self.held)
+        self.clock.advance(5)
+
+        class Leases:
+            def renew(self, *_: object, **__: object) -> str:
+                inside.set()
+                may_go_on.wait(60)
+                order.append("beat")
+                return "running"
+
+            def fail(self, *_: object, **__: object) -> str:
+                return "queued"
+
+            def close(self) -> None: ...
+
+        beating = threading.Thread(target=self.heart.look, args=(Leases(),))
+        beating.start()
+        inside.wait(60)
+
+        def leave() -> None:
+            self.heart.let_go()
+            order.append("let go")
+
+        leaving = threading.Thread(target=leave)
+        leaving.start()
+        may_go_on.set()
+        leaving.join(60)
+        beating.join(60)
+        self.assertEqual(order, ["beat", "let go"])
+
+    def test_a_cancel_is_heard_and_the_lease_is_kept_for_the_clean_up(self) -> None:
+        """The handler is told, and has its lease until it has stopped."""
+        self.heart.hold(self.held)
+        self.store.cancel("alice", 1)
+        for _ in range(2):
+            self.clock.advance(4)
+            self.heart.look(self.store)
+        self.assertEqual((self.held.over, self.lease_until()), ("cancelled", 18))
+
+    def test_a_refused_beat_ends_the_attempt(self) -> None:
+        """It is noted once, and not tried again."""
+        self.heart.hold(self.held)
+        self.clock.advance(9)
+        self.store.claim(1, now=self.clock)
+        self.heart.look(self.store)
+        self.clock.advance(4)
+        self.assertEqual(self.heart.look(self.store), 3)
+        self.assertEqual((self.held.over, self.turned_away), ("lease_lost", [("renew", "stale_attempt")]))
+
+    def test_a_failed_beat_is_tried_again_sooner(self) -> None:
+        """A busy store costs a quarter of the interval, not the lease."""
+        self.heart.hold(self.held)
+        self.clock.advance(4)
+        leases = mock.Mock()
+        leases.renew.side_effect = StoreError("store_busy", "held")
+        self.assertEqual(self.heart.look(leases), 0.75)
+        self.assertEqual((self.held.over, len(self.failed)), (None, 1))
+        self.clock.advance(0.75)
+        self.heart.look(self.store)
+        self.assertEqual(self.lease_until(), self.clock() + 9)
+
+    def test_no_attempt_keeps_itself_alive_without_end(self) -> None:
+        """Past its own limit it is not renewed; past the deadline the store ends the job.
+
+        Claims: C10-233.
+        """
+        held = Held(1, 1, owner="alice", started=1, lease=9, deadline=100, limit=4, renew_every=3)
+        self.heart.hold(held)
+        self.clock.advance(5)
+        self.heart.look(self.store)
+        self.assertEqual(self.lease_until(), 10)
+        self.heart.hold(self.held)
+        for _ in range(40):
+            self.clock.advance(2.9)
+            self.heart.look(self.store)
+        self.assertEqual((self.held.over, self.state(1)), ("ended", "failed"))
+
+    def test_a_handler_that_outlasts_the_grace_loses_its_job(self) -> None:
+        """The job goes back in line for another worker, and whoever wants to end the process is told."""
+        self.heart.hold(self.held)
+        self.release_at = 3.0
+        self.clock.now = 2.9
+        self.heart.look(self.store)
+        self.assertEqual((self.state(1), self.overrun), ("running", []))
+        self.clock.now = 3.0
+        self.heart.look(self.store)
+        self.assertEqual((self.state(1), self.overrun, self.held.over), ("queued", [1], "worker_stopped"))
+
+    def test_the_belief_is_never_longer_than_the_lease(self) -> None:
+        """What the worker counts with was read from the clock before the store read it."""
+        self.heart.hold(self.held)
+        self.clock.advance(4)
+        ticking = mock.Mock(side_effect=[5.0, 5.5])  # the look, then the store
+        with mock.patch.object(self.heart, "_clock", ticking):
+            self.heart.look(self.store)
+        self.assertLessEqual(self.held.lease_until, self.lease_until())
+
+    def test_the_thread_opens_and_closes_a_connection_of_its_own(self) -> None:
+        """It renews from its own thread and leaves nothing open; an error in it is told and survived."""
+        beaten, trouble = threading.Event(), threading.Event()
+        opened: list[JobStore] = []
+
+        def connect() -> JobStore:
+            if not trouble.is_set():
+                trouble.set()
+                raise StoreError("store_busy", "held")
+            opened.append(JobStore(self.path))
+            return opened[0]
+
+        def clock() -> float:
+            if threading.current_thread() is not threading.main_thread():
+                beaten.set()
+            return 5.0
+
+        heart = Heartbeat(
+            connect,
+            clock=clock,
+            lease=9,
+            every=0.01,
+            pause=0.01,
+            release_at=lambda: None,
+            refused=lambda *_: None,
+            failed=self.failed.append,
+            overrun=lambda *_: None,
+        )
+        heart.start()
+        heart.hold(self.held)
+        self.assertTrue(beaten.wait(60))
+        heart.stop()
+        heart.stop()
+        self.assertEqual(self.lease_until(), 14)
+        self.assertEqual([error.args[0] for error in self.failed], ["store_busy"])
+        with self.assertRaises(StoreError):
+            opened[0].get("alice", 1)
+
+
+class AtTheDoor(WorkerTestCase):
+    """A worker that cannot be."""
+
+    def test_bad_settings_are_refused(self) -> None:
+        """Numbers that are none, and handlers that are none."""
+        for options in (
+            {"lease": 0},
+            {"lease": True},
+            {"lease": float("nan")},
+            {"poll": -1},
+            {"grace": "10"},
+            {"progress_every": -1},
+            {"renew_every": 0},
+        ):
+            with self.subTest(options=options), self.assertRaises(WorkerError) as caught:
+                self.worker(lambda context: REPORT, **options)
+            self.assertEqual(caught.exception.code, "bad_worker")
+        with self.assertRaises(WorkerError):
+            Worker(self.path, {"reports.export": print})  # type: ignore[dict-item]
+        for bad in (
+            {"run": None},
+            {"temporary": (BaseException,)},
+            {"temporary": ("x",)},
+            {"limit": 0},
+            {"discard": 1},
+        ):
+            with self.subTest(bad=bad), self.assertRaises(WorkerError) as caught:
+                Handler(**{"run": print, **bad})  # type: ignore[arg-type]
+            self.assertEqual(caught.exception.code, "bad_handler")
+
+    def test_a_store_that_is_none_is_refused(self) -> None:
+        """A stranger's file is not opened."""
+        path = self.folder / "text.db"
+        path.write_text("no database" * 100, encoding="utf-8", newline="\n")
+        with self.assertRaises(StoreError):
+            Worker(path, {})
+
+
+class TheLog(WorkerTestCase):
+    """What workers were refused, beside the store."""
+
+    def test_counts_stay_and_the_newest_are_listed(self) -> None:
+        """Each refusal is counted; one by one only the newest are kept."""
+        with WorkerLog(self.folder / "x.workers") as log:
+            with mock.patch("chapter10.companions.worker_log.MAX_RECENT", 3):
+                for number in range(5):
+                    log.refused("alice", "w", number, 1, "finish", "stale_attempt", at=float(number))
+            self.assertEqual(log.counts()[0]["count"], 5)
+            self.assertEqual([row["job_id"] for row in log.recent()], [4, 3, 2])
+            self.assertEqual(len(log.recent(limit=1)), 1)
+            self.assertEqual(len(log.recent(limit=MAX_RECENT * 2)), 3)
+
+    def test_the_log_is_no_table_of_the_store(self) -> None:
+        """The store keeps its three tables, and a refused call writes none of them.
+
+        Claims: C10-145.
+        """
+        self.submit()
+        self.once(lambda context: self.clock.advance(10))
+        names = self.store.db.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%'")
+        self.assertEqual(sorted(name for (name,) in names), ["events", "jobs", "receipts"])
+        self.assertEqual(self.refusals(), [("finish", "lease_expired", 1)])
