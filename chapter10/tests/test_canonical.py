@@ -8,11 +8,13 @@ import json
 import unittest
 from collections import OrderedDict, namedtuple
 from typing import Any
+from unittest import mock
 
 from chapter10.canonical import (
     MAX_DEPTH,
     CanonicalError,
     CodedError,
+    _encoder,
     byte_size,
     canonical,
     digest,
@@ -94,6 +96,24 @@ class TheForm(unittest.TestCase):
                 back = json.loads(canonical(value))
                 self.assertEqual((type(value), repr(value)), (type(back), repr(back)))
 
+    def test_a_dict_may_have_had_another_key(self) -> None:
+        """What a dict is kept in follows its past; the form follows what is in it now."""
+        value: dict[Any, Any] = {"a": 1, 2: 3, "b": [4]}
+        del value[2]
+        self.assertEqual('[{"a":1,"b":[4]},[5]]', canonical([value, [5]]))
+
+    def test_what_stands_twice_is_written_twice(self) -> None:
+        """One container in many places is no cycle, in a narrow value and in a wide one."""
+        shared = {"a": [1]}
+        for times in (2, 1000):
+            self.assertEqual("[" + ",".join(['{"a":[1]}'] * times) + "]", canonical([shared] * times))
+
+    def test_a_python_without_the_accelerator_gives_the_same_form(self) -> None:
+        """Without the C encoder of `json` the form is the same, slower."""
+        value = {"b": [1, {"月": None}], "a": 1.5}
+        with mock.patch.object(json.encoder, "c_make_encoder", None):
+            self.assertEqual(canonical(value), _encoder()(value))
+
 
 class WhatIsRefused(unittest.TestCase):
     def test_a_value_that_would_read_back_otherwise_is_refused_by_name(self) -> None:
@@ -116,6 +136,20 @@ class WhatIsRefused(unittest.TestCase):
                         with self.assertRaises(CanonicalError) as caught:
                             function(wrapped)
                         self.assertEqual("not_json", caught.exception.code)
+
+    def test_one_wrong_thing_among_many_is_found(self) -> None:
+        """Wide values are looked at as a whole, and still every item and every key counts."""
+        for wrong in ((1,), Text("a"), {Text("a"): 1}, {1: 1}, [Number.ONE], OrderedDict(a=1)):
+            with self.subTest(wrong=type(wrong).__name__), self.assertRaises(CanonicalError):
+                canonical([*({"a": [number]} for number in range(100)), wrong])
+
+    def test_a_wide_cycle_is_refused_at_once(self) -> None:
+        """A list that holds itself a thousand times does not grow with each level."""
+        loop: list[Any] = [{"a": 1}]
+        loop += [loop] * 1000
+        with self.assertRaises(CanonicalError) as caught:
+            canonical({"a": loop})
+        self.assertIn("levels", caught.exception.reason)
 
     def test_the_number_of_levels_is_bounded(self) -> None:
         """`MAX_DEPTH` levels pass, one more is refused, and 100,000 end no differently."""
