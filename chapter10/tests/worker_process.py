@@ -1,0 +1,127 @@
+"""Worker processes for the tests with real signals, and children that behave badly.
+
+    python -m chapter10.tests.worker_process work STORE KIND GRACE CHILD...    a worker with one handler
+    python -m chapter10.tests.worker_process child KIND                       a child of such a worker
+
+A worker says each note as a line `kind job attempt detail`; a handler that has begun says `begun`. Then it reads lines
+from standard input: `go` lets it end, so that a test and not the clock decides the order.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+from typing import Any
+
+from chapter10.companions.child_process import ChildContext, ChildProcess, TemporaryChildError, serve
+from chapter10.companions.heartbeat import JobContext
+from chapter10.companions.worker import Backoff, Handler, Note, Worker
+from chapter10.jobs_command import _Signals
+
+GO = threading.Event()
+
+
+def say(*words: object) -> None:
+    print(*words, flush=True)
+
+
+def looks(context: JobContext) -> Any:
+    """Look until the test lets it end."""
+    say("begun", context.job_id, context.attempt)
+    while not GO.wait(0.01):
+        context.checkpoint()
+    return {"attempt": context.attempt}
+
+
+def deaf(context: JobContext) -> Any:
+    """Never look."""
+    say("begun", context.job_id, context.attempt)
+    GO.wait(120)
+    return {"attempt": context.attempt}
+
+
+def child_of(kind: str, grace: float) -> ChildProcess:
+    return ChildProcess([sys.executable, "-m", "chapter10.tests.worker_process", "child", kind], grace=grace)
+
+
+def work(path: str, kind: str, grace: float, lease: float) -> None:
+    handlers = {
+        "looks": Handler(looks),
+        "deaf": Handler(deaf),
+    }
+    handler = handlers.get(kind) or Handler(child_of(kind, 0.2), temporary=(TemporaryChildError,))
+
+    def observe(note: Note) -> None:
+        say(note.kind, note.job_id, note.attempt, note.detail)
+
+    def overrun() -> None:
+        os._exit(0)
+
+    def read() -> None:
+        for line in sys.stdin:
+            if line.strip() == "go":
+                GO.set()
+
+    threading.Thread(target=read, daemon=True).start()
+    with (
+        Worker(
+            path,
+            {"reports.export": handler},
+            lease=lease,
+            grace=grace,
+            observe=observe,
+            overrun=overrun,
+            backoff=Backoff(base_ms=10),
+            name=kind,
+        ) as worker,
+        _Signals(worker.stop),
+    ):
+        say("ready", os.getpid())
+        worker.run()
+
+
+# Children ----------------------------------------------------------------------------------------
+
+
+def child(kind: str) -> int:
+    if kind == "good":
+        return serve(_good)
+    if kind == "stubborn":  # ignores SIGTERM and the closed pipe, and never ends
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.stdin.readline()
+    if kind == "silent":
+        return 0
+    if kind == "babble":
+        say("no message at all")
+    if kind == "progress":
+        say(json.dumps({"progress": [1, 2]}))
+        say(json.dumps({"progress": [2, 2]}))
+        say(json.dumps({"result": {"by": "hand"}}))
+        return 0
+    if kind == "refuses":
+        say(json.dumps({"error": "bad_rows", "temporary": False}))
+        return 3
+    if kind == "lingers":  # says its result and does not go
+        say(json.dumps({"result": 1}))
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    say(json.dumps({"progress": [0, os.getpid()]}))
+    threading.Event().wait()  # it is killed: this never returns
+    return 0
+
+
+def _good(context: ChildContext) -> Any:
+    context.progress(1, os.getpid())
+    if context.args["month"] == "2026-07":  # asked to go on until it is asked to stop
+        while True:
+            context.checkpoint()
+            threading.Event().wait(0.01)
+    return {"month": context.args["month"], "attempt": context.attempt}
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "child":
+        sys.exit(child(sys.argv[2]))
+    work(sys.argv[2], sys.argv[3], float(sys.argv[4]), float(sys.argv[5]))
