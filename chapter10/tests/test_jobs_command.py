@@ -1,0 +1,590 @@
+"""The command line of the job system: what is typed, what is said, and the exit code."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import signal
+import time
+import unittest
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from chapter10 import __main__ as program
+from chapter10.companions.worker_log import WorkerLog, log_path
+from chapter10.database import StoreError
+from chapter10.jobs import JobStore
+from chapter10.jobs_command import default_database, main
+from chapter10.jobs_watch import Bar, bar_text, event_line, watch
+from chapter10.lab.job_checker import contents
+from chapter10.tests.job_support import AUGUST, REPORT, JobTestCase
+from chapter10.tests.support import ManualClock, run_python, start_python
+
+SALES = (
+    "order_id,month,amount_cents,day\nA,2026-08,1000,2026-08-01\nB,2026-08,2000,2026-08-02\n"
+    "C,2026-08,3000,2026-08-02\nD,2026-07,9900,2026-07-31\n"
+)
+
+
+VERBS = ("submit", "work", "status", "watch", "events", "cancel", "result", "list", "sweep", "prune", "stats")
+
+
+class Terminal(io.StringIO):
+    """A console that can be told what it is."""
+
+    def __init__(self, encoding: str = "utf-8", tty: bool = False) -> None:
+        super().__init__()
+        self._encoding = encoding
+        self._tty = tty
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        return self._encoding
+
+    def isatty(self) -> bool:
+        return self._tty
+
+
+class CommandTestCase(JobTestCase):
+    """Commands in this process, by a clock moved by hand, on a store in the test's own folder."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.sales = self.folder / "orders.csv"
+        self.sales.write_text(SALES, encoding="utf-8", newline="\n")
+        self.clock = ManualClock(1000.0)
+        self.out = Terminal()
+        self.errors = ""
+
+    def run_jobs(self, *arguments: object, db: bool = True, terminal: Terminal | None = None) -> int:
+        """Run one command; what it said is in `self.out` and `self.errors`."""
+        self.out = terminal or Terminal()
+        errors = io.StringIO()
+        given = [str(argument) for argument in arguments] + (["--db", str(self.path)] if db else [])
+        with contextlib.redirect_stdout(self.out), contextlib.redirect_stderr(errors):
+            try:
+                code = main(given, clock=self.clock, sleep=self.clock.sleep)
+            except SystemExit as left:
+                code = int(left.code or 0)
+        self.errors = errors.getvalue()
+        return code
+
+    @property
+    def said(self) -> str:
+        return self.out.getvalue()
+
+    def json(self, *arguments: object, code: int = 0) -> Any:
+        self.assertEqual(self.run_jobs(*arguments, "--json"), code, self.errors)
+        self.assertEqual(self.errors, "")
+        return json.loads(self.said)
+
+    def submit_export(self, *options: object) -> int:
+        answer = self.json("submit", "--month", "2026-08", "--sales", self.sales, *options)
+        return int(answer["id"])
+
+    def work(self, *options: object) -> int:
+        return self.run_jobs("work", "--drain", *options)
+
+
+class Lives(CommandTestCase):
+    """From submit to result."""
+
+    def test_an_export_from_submit_to_result(self) -> None:
+        """Every verb of a caller, in the order in which one needs them, in JSON.
+
+        Claims: C10-244, C10-251.
+        """
+        job_id = self.submit_export("--owner", "alice", "--key", "august")
+        self.assertEqual(self.json("status", job_id, "--owner", "alice")["state"], "queued")
+        refused = self.json("result", job_id, "--owner", "alice", code=1)
+        self.assertEqual(refused["error"], "not_ready")
+        self.assertEqual(self.work(), 0)
+        status = self.json("status", job_id, "--owner", "alice")
+        self.assertEqual(set(status), {"id", "state", "attempt", "done", "total", "error"})
+        self.assertEqual((status["state"], status["done"], status["total"]), ("succeeded", 4, 4))
+        result = self.json("result", job_id, "--owner", "alice")
+        self.assertEqual((result["artifact_id"], result["data"]["total_cents"]), ("report-1", 6000))
+        self.assertTrue(Path(result["folder"], result["data"]["tables"][0]["file"]).is_file())
+        events = self.json("events", job_id, "--owner", "alice", "--after", 2)
+        self.assertEqual([event["kind"] for event in events][-1], "succeeded")
+        self.assertEqual(min(event["seq"] for event in events), 3)
+        self.assertEqual([job["id"] for job in self.json("list", "--owner", "alice")], [job_id])
+        self.assertEqual(self.json("cancel", job_id, "--owner", "alice", code=1)["state"], "succeeded")
+
+    def test_a_person_reads_lines(self) -> None:
+        """The same without JSON; the table is printed only after it was checked."""
+        self.assertEqual(self.run_jobs("submit", "--month", "2026-08", "--sales", self.sales), 0)
+        self.assertTrue(self.said.startswith("job 1: queued, attempt 0, 0/0, key sales-export-"))
+        self.work()
+        self.assertIn("job 1 attempt 1: succeeded", self.said)
+        self.run_jobs("status", 1)
+        self.assertEqual(self.said, "job 1: succeeded, attempt 1, 4/4\n已完成，可以读取结果\n")
+        self.run_jobs("result", 1)
+        self.assertIn("2026-08: 3 rows, 6000 cents", self.said)
+        self.assertEqual(self.run_jobs("result", 1, "--table", "day"), 0)
+        self.assertEqual(self.said, "day,row_count,total_cents\n2026-08-01,1,1000\n2026-08-02,2,5000\n")
+        self.assertEqual(self.run_jobs("result", 1, "--table", "product"), 1)
+        self.assertEqual(self.errors, "table_missing: the result has no table by product\n")
+
+    def test_a_console_without_the_characters_gets_no_sentence(self) -> None:
+        """The facts are in ASCII; the sentence is for whoever can read it."""
+        self.submit_export()
+        self.run_jobs("status", 1, terminal=Terminal("cp1252"))
+        self.assertEqual(self.said, "job 1: queued, attempt 0, 0/0\n")
+
+    def test_a_lost_answer_is_asked_for_again(self) -> None:
+        """The same file and month give the same job; a key of one's own gives another.
+
+        Claims: C10-222.
+        """
+        self.assertEqual(self.submit_export(), self.submit_export())
+        self.assertEqual(self.submit_export("--key", "again"), 2)
+
+    def test_owners_do_not_see_each_other(self) -> None:
+        """What is not yours looks like what is not there.
+
+        Claims: C10-247.
+        """
+        job_id = self.submit_export("--owner", "alice")
+        self.work()
+        before = contents(self.path)
+        for verb in ("status", "result", "events", "watch", "cancel"):
+            with self.subTest(verb=verb):
+                self.assertEqual(self.json(verb, job_id, "--owner", "bob", code=1)["error"], "not_found")
+                self.assertEqual(self.json(verb, 99, "--owner", "bob", code=1)["error"], "not_found")
+        self.assertEqual(self.json("list", "--owner", "bob"), [])
+        self.assertEqual(contents(self.path), before)
+        self.run_jobs("status", "--help", db=False)
+        self.assertIn("trusted identity", " ".join(self.said.split()))
+
+    def test_a_cancel_in_line_is_final_and_a_running_one_is_a_request(self) -> None:
+        """The exit code says whether the cancel was taken.
+
+        Claims: C10-208, C10-209, C10-215.
+        """
+        self.submit_export("--key", "a")
+        self.assertEqual(self.json("cancel", 1)["state"], "cancelled")
+        self.submit_export("--key", "b")
+        self.store.claim(2, now=self.clock)
+        self.assertEqual(self.json("cancel", 2)["state"], "cancel_requested")
+
+    def test_a_queue_that_is_full_is_wrong_and_not_usage(self) -> None:
+        """Whoever typed it did nothing wrong."""
+        self.submit_export("--key", "a")
+        for options, code in ((("--capacity", 1), "queue_full"), (("--owner-capacity", 1), "owner_full")):
+            answer = self.json("submit", "--month", "2026-08", "--sales", self.sales, "--key", "b", *options, code=1)
+            self.assertEqual(answer["error"], code)
+
+
+class Mistakes(CommandTestCase):
+    """Exit code 2: what was typed, and nothing to start from."""
+
+    def test_what_was_typed_wrong_is_usage(self) -> None:
+        """One line of reason, nothing made, exit code 2."""
+        before = contents(self.path)
+        for arguments in (
+            ("submit", "--month", "2026-13", "--sales", self.sales),
+            ("submit", "--month", "2026-08", "--sales", self.folder / "none.csv"),
+            ("submit", "--month", "2026-08", "--sales", self.sales, "--owner", ""),
+            ("submit", "--month", "2026-08", "--sales", self.sales, "--max-attempts", 0),
+            ("submit", "--month", "2026-08", "--sales", self.sales, "--deadline", "nan"),
+            ("submit", "--month", "2026-08"),
+            ("work", "--lease", "-1"),
+            ("events", 1, "--limit", 0),
+            ("list", "--limit", 100000),
+            ("prune", "--results-older", "x"),
+            ("prune", "--results-older", 10, "--keys-older", 1),
+            ("status", "one"),
+            ("nothing",),
+            (),
+        ):
+            with self.subTest(arguments=[str(argument)[-12:] for argument in arguments]):
+                self.assertEqual(self.run_jobs(*arguments), 2)
+                self.assertEqual(self.said, "")
+                self.assertNotEqual(self.errors, "")
+        self.assertEqual(contents(self.path), before)
+
+    def test_to_look_for_a_job_makes_no_store(self) -> None:
+        """Where there is no file, every verb but submit and work says so, and leaves none behind."""
+        missing = self.folder / "none" / "jobs.db"
+        for verb in (("status", 1), ("list",), ("stats",), ("sweep",), ("prune",), ("watch", 1)):
+            with self.subTest(verb=verb[0]):
+                self.assertEqual(self.run_jobs(*verb, "--db", missing, db=False), 2)
+        self.assertFalse(missing.parent.exists())
+        self.run_jobs("submit", "--month", "2026-08", "--sales", self.sales, "--db", missing, db=False)
+        self.assertTrue(missing.exists())
+
+    def test_a_broken_store_is_the_machine(self) -> None:
+        """Exit code 3, with the reason, in both forms."""
+        self.store.close()
+        self.path.unlink()
+        broken = self.folder / "broken.db"
+        broken.write_text("this is no database, and long enough to be sure of it" * 20, encoding="utf-8", newline="\n")
+        self.assertEqual(self.run_jobs("status", 1, "--db", broken, db=False), 3)
+        self.assertTrue(self.errors.startswith("store_unavailable: "))
+        self.assertEqual(self.run_jobs("status", 1, "--json", "--db", broken, db=False), 3)
+        self.assertEqual(json.loads(self.said)["error"], "store_unavailable")
+
+    def test_the_default_store_lies_in_the_users_data_folder(self) -> None:
+        """As each system has it, and as its variables say."""
+        home = Path("home")
+        for environment, platform, expected in (
+            ({}, "linux", "home/.local/share/chapter10/jobs.db"),
+            ({"XDG_DATA_HOME": "data"}, "linux", "data/chapter10/jobs.db"),
+            ({}, "darwin", "home/Library/Application Support/chapter10/jobs.db"),
+            ({}, "win32", "home/AppData/Local/chapter10/jobs.db"),
+            ({"LOCALAPPDATA": "local"}, "win32", "local/chapter10/jobs.db"),
+        ):
+            self.assertEqual(default_database(environment, platform, home).as_posix(), expected)
+
+    def test_without_db_the_default_is_used(self) -> None:
+        """A submit and a status without `--db` meet in the same file."""
+        environment = {"XDG_DATA_HOME": str(self.folder), "LOCALAPPDATA": str(self.folder), "HOME": str(self.folder)}
+        submit = ["-m", "chapter10", "jobs", "submit", "--month", "2026-08", "--sales", str(self.sales)]
+        self.assertEqual(run_python(submit, environment=environment).returncode, 0)
+        status = run_python(["-m", "chapter10", "jobs", "status", "1", "--json"], environment=environment)
+        self.assertEqual(json.loads(status.stdout)["state"], "queued")
+        self.assertTrue(list(self.folder.rglob("chapter10/jobs.db")))
+
+
+class Upkeep(CommandTestCase):
+    """Sweep, prune, stats."""
+
+    def test_sweep_ends_what_nobody_can_run(self) -> None:
+        """The counts by reason."""
+        self.submit_export("--deadline", 5)
+        self.clock.advance(5)
+        self.assertEqual(self.json("sweep")["deadline_exceeded"], 1)
+        self.assertEqual(self.json("status", 1)["error"], "deadline_exceeded")
+
+    def test_prune_removes_in_batches_results_first_then_keys_then_tables(self) -> None:
+        """Old results go with their tables, the key still gives the old job; then the key goes too.
+
+        Claims: C10-295.
+        """
+        for number in range(3):
+            self.submit_export("--key", number)
+        self.work()
+        self.clock.advance(100)
+        removed = self.json("prune", "--results-older", 50, "--keys-older", 500, "--limit", 1)
+        self.assertEqual(removed, {"results": 3, "keys": 0, "files": 3})
+        self.assertEqual(self.json("result", 1, code=1)["error"], "result_expired")
+        self.assertEqual(self.submit_export("--key", 0), 1)
+        self.clock.advance(1000)
+        self.assertEqual(self.json("prune", "--results-older", 50, "--keys-older", 500)["keys"], 3)
+        self.assertEqual(self.submit_export("--key", 0), 4)
+
+    def test_stats_show_waits_expired_leases_and_refusals_per_owner(self) -> None:
+        """What stands in line, what is held, what was refused."""
+        self.submit_export("--key", "a", "--owner", "alice")
+        self.submit_export("--key", "b", "--owner", "bob")
+        self.store.claim(1, now=self.clock, lease=5)
+        self.clock.advance(7)
+        with WorkerLog(log_path(self.path)) as log:
+            log.refused("alice", "w", 1, 1, "finish", "stale_attempt", at=1.0)
+            log.refused("alice", "w", 1, 1, "renew", "stale_attempt", at=1.0)
+        stats = self.json("stats")
+        self.assertEqual(
+            stats["totals"],
+            {
+                "queued": 1,
+                "running": 1,
+                "cancel_requested": 0,
+                "expired": 1,
+                "oldest_wait": 7.0,
+                "late_deliveries_refused": 1,
+                "late_calls_refused": 2,
+            },
+        )
+        self.assertEqual(stats["owners"]["alice"]["expired"], 1)
+        self.assertEqual(stats["refused"][0], {"owner": "alice", "verb": "finish", "code": "stale_attempt", "count": 1})
+        self.run_jobs("stats")
+        self.assertIn("late_deliveries_refused: 1\n", self.said)
+        self.assertIn("oldest_wait: 7.0\n", self.said)
+
+    def test_stats_of_a_quiet_store(self) -> None:
+        """No job, no worker, no log."""
+        self.assertEqual(self.json("stats")["totals"]["oldest_wait"], None)
+        self.assertFalse(os.path.exists(log_path(self.path)))
+
+
+class Watching(CommandTestCase):
+    """`watch`: once each, in order, and the state at the end."""
+
+    def lines(self) -> list[Any]:
+        return [json.loads(line) for line in self.said.splitlines()]
+
+    def test_watch_shows_every_event_once_and_ends_with_the_state(self) -> None:
+        """More events than a page holds, and a cursor to go on from.
+
+        Claims: C10-251, C10-253.
+        """
+        job_id = self.submit("k")
+        attempt = self.claim(job_id, lease=1000)
+        for done in range(1, 251):
+            self.store.progress(job_id, attempt, done, 250, now=2)
+        self.store.finish(job_id, attempt, REPORT, now=3)
+        self.assertEqual(self.run_jobs("watch", job_id, "--owner", "alice", "--json"), 0)
+        *events, status = self.lines()
+        self.assertEqual(events, self.store.events("alice", job_id, limit=1000))
+        self.assertEqual(status, self.store.get("alice", job_id))
+        self.run_jobs("watch", job_id, "--owner", "alice", "--json", "--after", events[-2]["seq"])
+        self.assertEqual(self.lines(), [events[-1], status])
+
+    def test_a_watcher_that_leaves_changes_nothing(self) -> None:
+        """Its patience ends, the job is `running` before and after, and the sentence says so.
+
+        Claims: C10-190, C10-191, C10-193, C10-194.
+        """
+        self.running("k", deadline=10**6)
+        before = contents(self.path)
+        self.assertEqual(self.run_jobs("watch", 1, "--owner", "alice", "--timeout", 5), 1)
+        self.assertEqual(self.clock(), 1005)
+        self.assertEqual(self.said.splitlines()[-1], "暂时没有等到结果，作业仍在运行，可以稍后查看")
+        self.assertEqual(contents(self.path), before)
+
+    def test_a_job_that_failed_is_exit_code_one(self) -> None:
+        """Failed and cancelled are not fine, and each says which it is."""
+        for state in ("failed", "cancelled"):
+            job_id, _ = self.in_state(state, state)
+            self.assertEqual(self.run_jobs("watch", job_id, "--owner", "alice"), 1)
+            self.assertIn(f"job {job_id}: {state}", self.said)
+
+    def test_watch_survives_a_lost_lock_and_drops_what_it_knows(self) -> None:
+        """A busy store is asked again, and an event that comes twice is shown once.
+
+        Claims: C10-253.
+        """
+        job_id = self.succeeded()
+        store, busy, shown = self.store, [0], list[int]()
+
+        class Shaky:
+            def __init__(self) -> None:
+                self.calls = 0
+
+            def get(self, owner: str, job: int) -> dict[str, Any]:
+                return store.get(owner, job)
+
+            def events(self, owner: str, job: int, after: int = 0, limit: int = 100) -> list[dict[str, Any]]:
+                self.calls += 1
+                if self.calls % 2:
+                    raise StoreError("store_busy", "held")
+                return store.events(owner, job, max(0, after - 1), 2)  # the last one again
+
+        status = watch(
+            Shaky(),
+            "alice",
+            job_id,
+            show=lambda event: shown.append(event["seq"]),
+            clock=self.clock,
+            sleep=self.clock.sleep,
+            busy=lambda: busy.append(1),
+        )
+        self.assertEqual((status["state"], shown), ("succeeded", [1, 2, 3]))
+        self.assertGreater(len(busy), 2)
+
+    def test_a_store_that_stays_busy_ends_the_watch_with_its_timeout(self) -> None:
+        """A lock that is never let go is the machine's trouble, in bounded time; a broken store at once."""
+        for code, seconds in (("store_busy", 5.0), ("store_unavailable", 0.0)):
+            store = mock.Mock()
+            store.get.side_effect = StoreError(code, "held")
+            start = self.clock()
+            with self.assertRaises(StoreError):
+                watch(store, "a", 1, show=print, clock=self.clock, sleep=self.clock.sleep, timeout=5)
+            self.assertAlmostEqual(self.clock() - start, seconds)
+
+    def test_a_final_state_comes_after_all_of_its_events(self) -> None:
+        """A job that ends between the two looks is not reported with half of its log."""
+        job_id, attempt = self.running()
+        store, shown = self.store, list[str]()
+
+        class Ends:
+            def get(self, owner: str, job: int) -> dict[str, Any]:
+                status = store.get(owner, job)
+                if status["state"] == "running":
+                    store.finish(job_id, attempt, REPORT, now=2)
+                return status
+
+            def events(self, *arguments: Any) -> list[dict[str, Any]]:
+                return store.events(*arguments)
+
+        status = watch(
+            Ends(),
+            "alice",
+            job_id,
+            show=lambda event: shown.append(event["kind"]),
+            clock=self.clock,
+            sleep=self.clock.sleep,
+        )
+        self.assertEqual((status["state"], shown), ("succeeded", ["queued", "running", "succeeded"]))
+
+    def test_ctrl_c_says_how_to_read_on(self) -> None:
+        """The watcher goes, the cursor stays with the reader."""
+        self.running("k", deadline=10**6)
+
+        def interrupt(seconds: float) -> None:
+            raise KeyboardInterrupt
+
+        with mock.patch.object(self.clock, "sleep", interrupt):
+            self.assertEqual(self.run_jobs("watch", 1, "--owner", "alice"), 130)
+        self.assertEqual(self.errors, "the job goes on; read on with --after 2\n")
+
+    def test_a_terminal_gets_a_bar_and_a_pipe_gets_lines(self) -> None:
+        """The bar is drawn over itself; a second attempt starts its own.
+
+        Claims: C10-181, C10-182.
+        """
+        job_id, attempt = self.running()
+        self.store.progress(job_id, attempt, 1, 2, now=2)
+        self.store.fail(job_id, attempt, "temporary", now=3, retry_after=0)
+        second = self.claim(job_id, now=4)
+        self.store.progress(job_id, second, 2, 2, now=5)
+        self.store.finish(job_id, second, REPORT, now=6)
+        self.run_jobs("watch", job_id, "--owner", "alice")
+        self.assertIn("     3  attempt 1  progress 1/2\n", self.said)
+        self.assertIn("     4  attempt 1  queued (temporary)\n", self.said)
+        self.assertNotIn("\r", self.said)
+        self.run_jobs("watch", job_id, "--owner", "alice", terminal=Terminal(tty=True))
+        self.assertIn("\r" + bar_text(1, 2, 1), self.said)
+        self.assertIn("\r" + bar_text(2, 2, 2), self.said)
+        self.assertIn("\r     7  attempt 2  succeeded\n", self.said)
+
+    def test_a_bar_is_full_only_at_the_end(self) -> None:
+        """It never rounds up, and knows that a total may be unknown."""
+        self.assertEqual(bar_text(0, 0, 1, 4), "[....]   0%  0/0  attempt 1")
+        self.assertEqual(bar_text(999, 1000, 1, 4), "[###.]  99%  999/1000  attempt 1")
+        self.assertEqual(bar_text(2**53, 2**53, 3, 4), f"[####] 100%  {2**53}/{2**53}  attempt 3")
+        out = Terminal(tty=True)
+        bar = Bar(out)
+        bar.clear()
+        self.assertEqual(out.getvalue(), "")
+        self.assertEqual(
+            event_line({"seq": 1, "kind": "failed", "attempt": 2, "detail": {"error": "x"}}),
+            "     1  attempt 2  failed (x)",
+        )
+
+
+class Working(CommandTestCase):
+    """`work` as a process."""
+
+    def test_work_stops_for_sigterm_and_says_what_it_does(self) -> None:
+        """One JSON object a line; asked to leave, it leaves with 0."""
+        self.store.close()
+        worker = start_python(["-m", "chapter10", "jobs", "work", "--db", str(self.path), "--json"])
+        try:
+            assert worker.stdout is not None and worker.stderr is not None
+            self.assertEqual(json.loads(worker.stdout.readline())["note"], "ready")
+            self.clock.now = time.time()
+            self.submit_export()
+            self.assertEqual(json.loads(worker.stdout.readline())["note"], "claimed")
+            self.assertEqual(json.loads(worker.stdout.readline())["note"], "succeeded")
+            if os.name == "posix":
+                worker.send_signal(signal.SIGTERM)
+                self.assertEqual((worker.wait(60), worker.stderr.read()), (0, ""))
+        finally:
+            worker.kill()
+            worker.communicate()
+
+    def test_a_worker_whose_terminal_is_gone_goes_on(self) -> None:
+        """Nobody reads what it says; the job is done all the same."""
+        self.submit_export()
+
+        class Gone(Terminal):
+            def write(self, text: str) -> int:
+                raise BrokenPipeError
+
+        self.assertEqual(self.run_jobs("work", "--drain", terminal=Gone()), 0)
+        self.assertEqual(self.json("status", 1)["state"], "succeeded")
+
+    def test_an_error_without_a_code_is_told_with_its_trace(self) -> None:
+        """The store gets `handler_failed`, the operator the rest."""
+        self.submit_export()
+        with mock.patch("chapter10.companions.exports._replace", side_effect=ZeroDivisionError("a bug")):
+            self.assertEqual(self.work(), 0)
+        self.assertIn("ZeroDivisionError: a bug", self.errors)
+        self.assertEqual(self.json("status", 1)["error"], "handler_failed")
+
+    def test_a_changed_file_fails_its_job(self) -> None:
+        """The worker refuses what was not submitted."""
+        self.submit_export()
+        self.sales.write_text(SALES.replace("9900", "9901"), encoding="utf-8", newline="\n")
+        self.work()
+        self.assertEqual(self.json("status", 1)["error"], "input_changed")
+
+    def test_inputs_and_results_are_where_the_worker_says(self) -> None:
+        """A folder for inputs, a folder for tables."""
+        self.submit_export()
+        self.work("--inputs", self.folder / "elsewhere")
+        self.assertEqual(self.json("status", 1)["error"], "input_not_allowed")
+        self.submit_export("--key", "b")
+        self.work("--results", self.folder / "mine")
+        self.assertEqual([path.name for path in (self.folder / "mine").iterdir()], ["report-2-a1-day.csv"])
+        self.run_jobs("result", 2, "--table", "day", "--results", self.folder / "mine")
+        self.assertIn("2026-08-02,2,5000", self.said)
+
+    def test_a_limit_of_attempts_and_a_pace(self) -> None:
+        """`--jobs` leaves after so many, `--pace` waits at each step, by the given sleep."""
+        for key in "abc":
+            self.submit_export("--key", key)
+        self.assertEqual(self.run_jobs("work", "--jobs", 2, "--pace", 0.25, "--lease", 100), 0)
+        self.assertEqual([job["state"] for job in self.json("list")], ["queued", "succeeded", "succeeded"])
+        self.assertEqual(set(self.clock.slept), {0.25})
+
+
+class TheProgram(unittest.TestCase):
+    """`chapter10 jobs` and the map."""
+
+    def test_jobs_is_a_command_of_the_program(self) -> None:
+        """What follows `jobs` goes to the command line of the job system, and its exit code comes back."""
+        with mock.patch.object(program, "jobs", return_value=7) as jobs:
+            self.assertEqual(program.main(["jobs", "status", "1"]), 7)
+        jobs.assert_called_once_with(["status", "1"])
+
+    def test_without_arguments_it_is_the_map(self) -> None:
+        """And an unknown word is usage."""
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out):
+            self.assertEqual(program.main([]), 0)
+        self.assertIn("python -m chapter10 jobs --help", out.getvalue())
+        with contextlib.redirect_stderr(io.StringIO()), self.assertRaises(SystemExit) as caught:
+            program.main(["job"])
+        self.assertEqual(caught.exception.code, 2)
+
+    def test_help_needs_no_characters_beyond_ascii(self) -> None:
+        """Every verb explains itself."""
+        for verb in VERBS:
+            out = io.StringIO()
+            with contextlib.redirect_stdout(out), self.assertRaises(SystemExit) as caught:
+                main([verb, "--help"])
+            self.assertEqual(caught.exception.code, 0)
+            self.assertTrue(out.getvalue().isascii())
+            self.assertIn("--json", out.getvalue())
+
+
+class Indexes(JobTestCase):
+    """What a watcher and a list repeat."""
+
+    def plans(self, call: Callable[[JobStore], object]) -> Iterator[str]:
+        asked: list[str] = []
+        self.store.db.set_trace_callback(asked.append)
+        call(self.store)
+        self.store.db.set_trace_callback(None)
+        for sql in asked:
+            yield from (row[3] for row in self.store.db.execute(f"EXPLAIN QUERY PLAN {sql}"))
+
+    def test_watch_and_list_are_served_by_indexes(self) -> None:
+        """No query of theirs walks through a table or sorts."""
+        self.submit()
+        for call in (
+            lambda store: store.get("alice", 1),
+            lambda store: store.events("alice", 1, 0, 100),
+            lambda store: store.list_jobs("alice"),
+        ):
+            for plan in self.plans(call):
+                self.assertNotIn("SCAN", plan)
+                self.assertNotIn("TEMP B-TREE", plan)
+        self.assertEqual(AUGUST, self.store.intent(1)["args"])
