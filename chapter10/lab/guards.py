@@ -26,7 +26,7 @@ from typing import Final
 from chapter10 import jobs as production
 from chapter10.lab.world import World
 
-__all__ = ["GUARDS", "Guard", "jobs_without"]
+__all__ = ["GUARDS", "Guard", "jobs_without", "line_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +66,16 @@ def jobs_without(guard: Guard) -> ModuleType:
     finally:
         del sys.modules[name]
     return module
+
+
+def line_of(guard: Guard) -> int:
+    """Return the line of `chapter10/jobs.py` in which the guard's text begins, counted from 1."""
+    text = Path(production.__file__).read_text(encoding="utf-8")
+    methods = _methods(text)
+    reached = {guard.verb, *_reached(methods, guard.verb)}
+    method = next(methods[name] for name in sorted(reached) if guard.change[0] in methods[name])
+    start = text.index(method) + method.index(guard.change[0])
+    return text.count("\n", 0, start) + 1
 
 
 class _Text(importlib.abc.SourceLoader):
@@ -226,7 +236,7 @@ GUARDS: Final[tuple[Guard, ...]] = (
     Guard(
         "running.cancel",
         "a cancel of a running job is a request; of an ended one it changes nothing",
-        ("C10-212", "C10-164"),
+        ("C10-212", "C10-164", "C10-213", "C10-215"),
         ('if job.state == "running":', "if True:"),
     ),
     Guard(
