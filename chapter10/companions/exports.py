@@ -95,6 +95,8 @@ def take_snapshot(path: str | os.PathLike[str]) -> dict[str, Any]:
     Raises `SalesError`: `unreadable_file`, `file_changed` (while it was read).
     """
     try:
+        if not Path(path).is_file():  # a number would be taken for an open file, and a pipe would be waited for
+            raise SalesError("unreadable_file", None, "not a regular file")
         with open(path, "rb") as file:
             before = os.fstat(file.fileno())
             if not stat.S_ISREG(before.st_mode):
@@ -103,7 +105,7 @@ def take_snapshot(path: str | os.PathLike[str]) -> dict[str, Any]:
             while chunk := file.read(_CHUNK_BYTES):
                 sha256.update(chunk)
             after = os.fstat(file.fileno())
-    except (OSError, ValueError) as error:
+    except (OSError, TypeError, ValueError) as error:
         if isinstance(error, SalesError):
             raise
         raise SalesError("unreadable_file", None, "the file cannot be read") from error
@@ -117,7 +119,8 @@ def export_arguments(month: str, sales: str | os.PathLike[str]) -> dict[str, Any
 
     Raises as `take_snapshot` does. Whether the month is one, the store asks `SALES_EXPORT`.
     """
-    return {"month": month, "sales": os.path.abspath(sales), "snapshot": take_snapshot(sales)}
+    snapshot = take_snapshot(sales)  # first: it refuses what is no path
+    return {"month": month, "sales": os.path.abspath(sales), "snapshot": snapshot}
 
 
 def export_key(args: dict[str, Any]) -> str:

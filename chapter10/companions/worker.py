@@ -107,8 +107,10 @@ class Handler:
     def __post_init__(self) -> None:
         if not callable(self.run) or not (self.discard is None or callable(self.discard)):
             raise WorkerError("bad_handler", "not something that can be called")
-        if not all(isinstance(kind, type) and issubclass(kind, Exception) for kind in self.temporary):
-            raise WorkerError("bad_handler", "temporary holds something that is no kind of Exception")
+        if type(self.version) is not str:
+            raise WorkerError("bad_handler", "the version is no text")
+        if type(self.temporary) is not tuple or not all(map(_is_kind_of_exception, self.temporary)):
+            raise WorkerError("bad_handler", "temporary is not a tuple of kinds of Exception")
         if self.limit is not None:
             _seconds(self.limit, "limit", "bad_handler")
 
@@ -117,14 +119,22 @@ class Handler:
 class Backoff:
     """How long a job waits after a temporary error: twice as long each time, spread by half, never above the cap.
 
-    `base_ms`: after the first attempt, on average. `cap_ms`: the longest wait.
+    `base_ms`: after the first attempt, on average. `cap_ms`: the longest wait. Both are whole, from 1 up to a day.
+    Raises `WorkerError` (`bad_worker`).
     """
 
     base_ms: int = 500
     cap_ms: int = 60_000
 
+    def __post_init__(self) -> None:
+        for value in (self.base_ms, self.cap_ms):
+            if type(value) is not int or not 1 <= value <= _MOST_SECONDS * 1000:
+                raise WorkerError("bad_worker", "a wait is not a whole number of milliseconds from 1 up to a day")
+
     def seconds(self, attempt: int, random: Callable[[], float]) -> float:
-        """Return the seconds to wait after attempt `attempt`, counted from 1."""
+        """Return the seconds to wait after attempt `attempt`, counted from 1. Raises `WorkerError` (`bad_worker`)."""
+        if type(attempt) is not int or not 1 <= attempt < 2**63:
+            raise WorkerError("bad_worker", "the attempt is not a whole number from 1")
         return backoff_ms(attempt - 1, base_ms=self.base_ms, max_ms=self.cap_ms, random=random) / 1000
 
 
@@ -256,14 +266,13 @@ class Worker:
                 raise WorkerError("bad_worker", "the handlers do not map names to handlers")
         for seconds, what in ((lease, "lease"), (poll, "poll"), (grace, "grace")):
             _seconds(seconds, what, "bad_worker")
-        if progress_every != 0:
+        if type(progress_every) not in (int, float) or progress_every != 0:
             _seconds(progress_every, "progress_every", "bad_worker")
         self._every = lease / BEATS_PER_LEASE if renew_every is None else renew_every
-        if self._every != float("inf"):
+        if type(self._every) is not float or self._every != float("inf"):
             _seconds(self._every, "renew_every", "bad_worker")
         self.clock: Final = clock
         self.progress_every: Final = progress_every
-        self._path = os.fspath(path)
         self._handlers = dict(handlers)
         self._sleep = sleep
         self._lease = lease
@@ -275,7 +284,8 @@ class Worker:
         self._observe = observe
         self._on_overrun = overrun
         self._stop_at: float | None = None
-        self._store = JobStore(path)
+        self._store = JobStore(path)  # it refuses what is no path
+        self._path = os.fspath(path)
         try:
             # For looking: it sees the commits of everybody, of this worker's other connections too.
             self._look = Database(path, application_id=APPLICATION_ID, migrations=MIGRATIONS)
@@ -545,6 +555,10 @@ class Worker:
     def _note(self, kind: str, job_id: int, attempt: int, detail: str = "", error: BaseException | None = None) -> None:
         if self._observe is not None:
             self._observe(Note(kind, job_id, attempt, detail, error))
+
+
+def _is_kind_of_exception(value: object) -> bool:
+    return isinstance(value, type) and issubclass(value, Exception)
 
 
 def _code_of(error: Exception) -> str:

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from chapter10.canonical import canonical
-from chapter10.companions.clocks_scene import ATTEMPT_SECONDS, DEADLINE_SECONDS, WAIT_SECONDS, clocks_experiment
+from chapter10.companions.scenes.clocks import ATTEMPT_SECONDS, DEADLINE_SECONDS, GROUP, WAIT_SECONDS, clocks_experiment
+from chapter10.evidence import Scene
 from chapter10.jobs import JobStore
 from chapter10.tests.support import FolderTestCase, ManualClock
 
@@ -77,6 +78,14 @@ class ClocksTestCase(FolderTestCase):
         """
         self.assertEqual(self.clock("caller_wait")["text"], "暂时没有等到结果，作业仍在运行，可以稍后查看")
         self.assertEqual(self.clock("deadline")["text"], "作业已超过截止时间，未提交本地结果")
+
+    def test_the_pictures_show_what_happened(self) -> None:
+        """Four parts, each with its moments, and the changes of state that the jobs went through."""
+        scene = Scene()
+        self.assertEqual(GROUP.run(scene), self.evidence)
+        self.assertEqual([len(events) for _, events in scene.parts], [3, 2, 1, 2])
+        self.assertEqual(scene.parts[3][1][0].detail, "refused: lease_expired")
+        self.assertIn(("running", "failed", "failed, deadline_exceeded"), scene.transitions)
 
     def test_the_evidence_is_the_same_each_time(self) -> None:
         """Logical time only."""

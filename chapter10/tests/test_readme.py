@@ -32,6 +32,8 @@ GUIDE: Final = TOP / "docs" / "experiments.md"
 
 NOT_RUN: Final[dict[str, str]] = {
     "python -m unittest discover -s chapter10/tests -v": "it is what runs this test",
+    "python -m chapter10.lab.two_terminals": "test_chaos plays it",
+    "python -m chapter10.lab.chaos --seconds 10 --workers 3 --seed 1": "test_chaos makes a shorter run",
     "python -m pip install .": "it needs an installer; .ci/run does it in a fresh environment",
 }
 """Documented commands that no test runs, each with the reason."""
