@@ -119,5 +119,72 @@ TABLE: Final[Mapping[str, Text]] = {
     "doctor.folder": Text("请在含有 chapter10 的文件夹里执行", "run from the folder that contains chapter10"),
     "doctor.write": Text("不能在这里建立 my_work：{reason}", "my_work cannot be made here: {reason}"),
     "doctor.database": Text("不能在临时文件夹里建数据库：{reason}", "no database in the temporary folder: {reason}"),
+    # A reader's file
+    "file.utf_16": Text(
+        "文件存成了 UTF-16。请在编辑器里另存为 UTF-8。", "The file is saved as UTF-16. Save it as UTF-8."
+    ),
+    "file.zero_bytes": Text("文件里有零字节。请另存为 UTF-8。", "The file holds zero bytes. Save it as UTF-8."),
+    "file.not_utf_8": Text(
+        "文件不是 UTF-8（可能存成了 GBK）。请在编辑器里另存为 UTF-8。",
+        "The file is not UTF-8 (perhaps GBK). Save it as UTF-8.",
+    ),
+    "file.unknown_encoding": Text(
+        "文件开头声明了 Python 不认识的编码。请删去那一行，存为 UTF-8。",
+        "The first lines declare an encoding that Python lacks. Delete that line and save as UTF-8.",
+    ),
+    "file.too_long": Text("文件超过一百万字节。", "The file is longer than a million bytes."),
+    # Exercises
+    "exercises.head": Text("十四个练习；你的文件在 {folder}", "Fourteen exercises; your files are in {folder}"),
+    "exercises.concept": Text("概念", "concept"),
+    "exercises.code": Text("动手", "code"),
+    "exercises.design": Text("设计", "design"),
+    "exercises.not_started": Text("未开始", "not started"),
+    "exercises.passed": Text("通过", "passed"),
+    "exercises.failed": Text("未通过：{check}", "fails at {check}"),
+    "exercises.written": Text("写了 {filled}/{total} 个标题", "{filled} of {total} headings written"),
+    "exercises.commands": Text(
+        "start N 开始   check N 检查   hint N 提示   answer N 答案   reset N 重来",
+        "start N   check N   hint N   answer N   reset N",
+    ),
+    "exercises.started": Text("[OK] 你的文件：{path}", "[OK] your file: {path}"),
+    "exercises.is_there": Text(
+        "[OK] 文件已经在那里，没有改动它：{path}", "[OK] your file is there already and was left as it is: {path}"
+    ),
+    "exercises.reset": Text("[OK] 重新开始：{path}", "[OK] back at the start: {path}"),
+    "exercises.kept": Text("     原来的文件存在：{path}", "     what you had is in: {path}"),
+    "exercises.next": Text("下一步：", "Next:"),
+    "exercises.edit": Text("用编辑器写完这个文件，然后：", "Finish that file in an editor, then:"),
+    "exercises.all_pass": Text("[OK] 练习 {number} 通过。", "[OK] exercise {number} passes."),
+    "exercises.all_written": Text(
+        "[OK] 每个标题都写了。请自己对照答案；这里不给文字打分。",
+        "[OK] every heading is written. Compare with the answer yourself; no program judges prose.",
+    ),
+    "exercises.to_write": Text("[X] 还有 {count} 个标题没有写。", "[X] {count} headings are still to write."),
+    "exercises.nothing_yet": Text("[ ] 练习 {number} 还没有开始。", "[ ] exercise {number} is not started."),
+    "exercises.untouched": Text(
+        "    文件在那里，但还没有写：{path}", "    the file is there, with nothing written yet: {path}"
+    ),
+    "exercises.called": Text("做了", "called"),
+    "exercises.got": Text("得到", "got"),
+    "exercises.expected": Text("应当", "expected"),
+    "exercises.why": Text("原因", "why"),
+    "exercises.claim": Text("依据", "claim"),
+    "exercises.lanes": Text("最短的一个这样的次序：", "The shortest order of this kind:"),
+    "exercises.printed": Text("你的文件打印了：", "Your file printed:"),
+    "exercises.timeout": Text(
+        "{seconds} 秒还没有结束，已经停下。多半是一个不会结束的循环，或者在等不会来的东西。",
+        "It had not ended after {seconds} seconds and was stopped: probably a loop without an end, or a wait in vain.",
+    ),
+    "exercises.ended": Text(
+        "你的代码结束了整个进程（退出码 {code}），检查没有做完。",
+        "Your code ended the whole process (exit code {code}) before the check was done.",
+    ),
+    "exercises.broken": Text("[X] 检查没能进行：{reason}", "[X] the check could not be made: {reason}"),
+    "exercises.doctor": Text("请运行 python -m chapter10.lab.doctor", "Run python -m chapter10.lab.doctor"),
+    "exercises.hint": Text("提示 {step}/{steps}：{text}", "Hint {step} of {steps}: {text}"),
+    "exercises.no_answer_yet": Text(
+        "先自己做：通过检查（或写下文字）之后再看答案。一定要现在看：",
+        "Try first: the answer opens once the check passes (or something is written). To see it now all the same:",
+    ),
 }
 """The sentences of the programs by id: what a reader is asked and told."""

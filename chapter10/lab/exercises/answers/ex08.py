@@ -1,0 +1,29 @@
+"""练习 8 的一种答案 / one answer to exercise 8
+
+固定数量的 worker 从同一个迭代器取任务；普通异常是这一次调用的结果；CancelledError 不是 Exception，不会被吞掉。
+A fixed number of workers take from one iterator. An ordinary exception is the outcome of its call;
+CancelledError is no Exception and passes. Compare: python -m unittest chapter10.tests.test_concurrency
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+
+async def read_all(
+    calls: list[tuple[str, str]], read: Callable[[str], Awaitable[Any]], limit: int
+) -> dict[str, dict[str, Any]]:
+    results: dict[str, dict[str, Any]] = {}
+    pending = iter(calls)
+
+    async def worker() -> None:
+        for call_id, argument in pending:
+            try:
+                results[call_id] = {"value": await read(argument)}
+            except Exception as error:
+                results[call_id] = {"error": type(error).__name__}
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(limit):
+            group.create_task(worker())
+    return results

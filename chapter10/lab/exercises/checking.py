@@ -1,0 +1,186 @@
+"""What a check is, how its failure reads, and how a row of checks becomes a verdict.
+
+A `Check` looks at the names that a reader's file defines and raises `Failed` with what was called, what
+came back, what was expected and why. Checks run in order and the first failure ends the row, so that a
+reader has one thing to mend at a time.
+
+In three exercises the reader writes *tests*. Such a test is judged twice: it must accept the real thing
+(`accepts`) and it must fail for a thing with one rule taken out (`catches`). A test that passes both
+times shows nothing, and the failure says so.
+
+Nothing here reads a file, starts a process or knows an exercise.
+Source: claims C10-304 to C10-309, C10-313.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from chapter10.lab.strings import Text
+
+__all__ = [
+    "FAILED",
+    "NOT_STARTED",
+    "PASSED",
+    "Check",
+    "Failed",
+    "Failure",
+    "Names",
+    "Verdict",
+    "accepts",
+    "catches",
+    "expect",
+    "function_of",
+    "run_checks",
+    "unexpected",
+]
+
+PASSED: Final = "passed"
+FAILED: Final = "failed"
+NOT_STARTED: Final = "not started"
+
+Names = Mapping[str, Any]
+"""What a reader's file defines, by name."""
+
+_MAX_VALUE: Final = 400
+"""Characters of one value in a failure; a longer one is cut."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """One failed check, for a person: plain text but for `why`, which is in both languages.
+
+    `lanes`: a schedule in text lanes, or empty.
+    """
+
+    check: str
+    called: str
+    got: str
+    expected: str
+    why: Text
+    claim: str
+    lanes: str = ""
+
+
+class Failed(Exception):
+    """Raised by a check: called, got, expected, why, claim, and perhaps lanes."""
+
+    def __init__(self, called: str, got: object, expected: object, why: Text, claim: str, lanes: str = "") -> None:
+        super().__init__(called)
+        self.called = called
+        self.got = _shown(got)
+        self.expected = _shown(expected)
+        self.why = why
+        self.claim = claim
+        self.lanes = lanes
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One check of an exercise: its name, what it looks at in one line, and the function that does it."""
+
+    name: str
+    text: Text
+    run: Callable[[Names], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What came of a reader's file: the status, the checks that passed, the failure, what the file printed."""
+
+    status: str
+    passed: tuple[str, ...] = ()
+    failure: Failure | None = None
+    printed: str = field(default="", compare=False)
+
+
+def run_checks(names: Names, checks: Sequence[Check], filename: str = "") -> Verdict:
+    """Run the checks in order up to the first failure.
+
+    `filename`: what the reader's code was compiled as, to find the line of an error. A file whose first
+    check meets `NotImplementedError` is not started; later, that error is a failure like any other.
+    """
+    passed: list[str] = []
+    for check in checks:
+        try:
+            check.run(names)
+        except Failed as failed:
+            failure = Failure(
+                check.name, failed.called, failed.got, failed.expected, failed.why, failed.claim, failed.lanes
+            )
+            return Verdict(FAILED, tuple(passed), failure)
+        except NotImplementedError as error:
+            if not passed:
+                return Verdict(NOT_STARTED)
+            return Verdict(FAILED, tuple(passed), unexpected(check.name, error, filename))
+        except (Exception, SystemExit) as error:
+            return Verdict(FAILED, tuple(passed), unexpected(check.name, error, filename))
+        passed.append(check.name)
+    return Verdict(PASSED, tuple(passed))
+
+
+def unexpected(check: str, error: BaseException, filename: str) -> Failure:
+    """Return the failure for an error that came out of the reader's code, with its line there if it has one."""
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == filename]
+    if isinstance(error, SyntaxError) and error.filename == filename:
+        lines = [error.lineno]
+    where = f" (line {lines[-1]} of your file)" if lines else ""
+    return Failure(
+        check=check,
+        called=f"the check {check}",
+        got=_cut(f"{type(error).__name__}: {error}{where}"),
+        expected="no exception",
+        why=Text("你的代码抛出了没有人要求的异常。", "Your code raised an error that nobody asked for."),
+        claim="C10-313",
+    )
+
+
+# What checks are made of -------------------------------------------------------------------------
+
+
+def function_of(names: Names, name: str) -> Callable[..., Any]:
+    """Return the reader's function `name`, or fail because it is gone."""
+    function: Callable[..., Any] | None = names.get(name)
+    if not callable(function):
+        why = Text("检查按名字寻找这个函数；请不要改名。", "The check looks for this function by name; keep the name.")
+        raise Failed(f"look for the function {name}", "nothing of that name", f"def {name}(...)", why, "C10-313")
+    return function
+
+
+def expect(called: str, got: object, expected: object, why: Text, claim: str) -> None:
+    """Fail unless `got` is `expected`, by value and by type."""
+    if type(got) is not type(expected) or got != expected:
+        raise Failed(called, got, expected, why, claim)
+
+
+def accepts(test: Callable[..., Any], subject: object, called: str, why: Text, claim: str) -> None:
+    """Fail unless the reader's test accepts the real thing."""
+    try:
+        test(subject)
+    except NotImplementedError:
+        raise
+    except Exception as error:
+        got = f"{type(error).__name__}: {error}".rstrip(": ")
+        raise Failed(called, got, "your test passes", why, claim) from error
+
+
+def catches(test: Callable[..., Any], subject: object, called: str, why: Text, claim: str) -> None:
+    """Fail unless the reader's test fails for a thing that is broken."""
+    try:
+        test(subject)
+    except NotImplementedError:
+        raise
+    except Exception:
+        return
+    raise Failed(called, "your test passes", "your test fails (AssertionError)", why, claim)
+
+
+def _shown(value: object) -> str:
+    return _cut(value if isinstance(value, str) else repr(value))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _MAX_VALUE else text[:_MAX_VALUE] + "..."
