@@ -43,9 +43,12 @@ class Scene:
     """The calls of one experiment in the order in which they were made, for its pictures.
 
     `parts`: `(title, events)`, one picture each; without `begin` there is one part without a title.
-    `transitions`: what `follow` found in the event logs of jobs, as `(before, after, why)`.
+    `transitions`: changes of state as `(before, after, why)`, such as `follow` finds in the event log of a job.
     `now`: the logical time of the last call; None in a part without time, which numbers its steps.
     """
+
+    whose_states = "作业走过的状态变化 / the changes of state that the jobs went through"
+    """The title of the picture of `transitions`."""
 
     def __init__(self) -> None:
         self.parts: list[tuple[str, list[Event]]] = [("", [])]
@@ -299,7 +302,7 @@ def pictures(scene: Scene, target: str) -> list[str]:
         blocks.append(_fence("text", text_lanes(events)))
         blocks.append(_fence("mermaid", mermaid_sequence(events, target)))
     if scene.transitions:
-        blocks.append("**作业走过的状态变化 / the changes of state that the jobs went through**\n")
+        blocks.append(f"**{scene.whose_states}**\n")
         blocks.append(_fence("text", text_states(scene.transitions)))
         blocks.append(_fence("mermaid", mermaid_state(scene.transitions)))
     return blocks

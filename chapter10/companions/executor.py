@@ -218,8 +218,8 @@ class StreamingToolExecutor:
     `run(call, progress)` executes; `is_safe(call, arguments)` decides at `add` and any answer that is
     not true, or an exception, means unsafe; without it every call is unsafe. `parse(call)` gives the
     arguments or raises. `query` is the outer scope, shared by the answers of one query. `limit`: safe
-    calls at once. `shape_result(call, content)` is applied to each answer before it is completed
-    (the per-tool limit of `companions.result_budget`, C8-077). `observe(call_id, state)` hears every
+    calls at once. `shape_result(call, content, is_error)` is applied to each answer before it is
+    completed (the per-tool limit of `companions.result_budget`, C8-077). `observe(call_id, state)` hears every
     transition, and what it raises is ignored. `call_later(seconds, action)` is the timer of the grace.
     Raises `ExecutorError` (`bad_input`).
     """
@@ -235,7 +235,7 @@ class StreamingToolExecutor:
         keep_progress: int = KEEP_PROGRESS,
         grace_seconds: float = GRACE_SECONDS,
         context: Any = None,
-        shape_result: Callable[[ToolCall, Any], Any] | None = None,
+        shape_result: Callable[[ToolCall, Any, bool], Any] | None = None,
         observe: Callable[[str, ToolState], None] | None = None,
         call_later: CallLater | None = None,
     ) -> None:
@@ -570,7 +570,7 @@ class StreamingToolExecutor:
         code = None if failure is None else failure.code
         if self._shape_result is not None:
             try:
-                content = self._shape_result(call, content)
+                content = self._shape_result(call, content, code is not None)
             except Exception as error:
                 code, content, cause = "tool_failure", FAILURE_TEXTS["tool_failure"], error
         entry.result = ToolResult(call.call_id, call.name, content, code is not None, code, entry.started, cause)

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from chapter10.canonical import canonical
-from chapter10.companions.scenes import schema
+from chapter10.companions.scenes import orchestration, registry, results, schema, turn
 from chapter10.evidence import Group, Scene, differences, figures_table, pictures, replace_together
 from chapter10.experiments import reports_folder
 from chapter10.lab.predict import Outcome, add_options, predict_group, refuse_what_does_not_combine
@@ -36,6 +36,10 @@ __all__ = ["CONTRACT", "GROUPS", "REPORTS", "check_reports", "main", "run_compan
 
 GROUPS: Final[Mapping[str, Group]] = {
     "schema": schema.GROUP,
+    "registry": registry.GROUP,
+    "orchestration": orchestration.GROUP,
+    "results": results.GROUP,
+    "turn": turn.GROUP,
 }
 """Every group in the order in which a reader takes them. A new one is a module of `scenes` and a line here."""
 

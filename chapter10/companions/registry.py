@@ -175,7 +175,7 @@ _FLAT: Final = frozenset({str, int, float, bool, type(None)})
 class _Call:
     """One call on its way: what it is, and with what right."""
 
-    __slots__ = ("arguments", "entry", "grants", "key", "loaded", "nested", "remaining")
+    __slots__ = ("arguments", "entry", "grants", "key", "loaded", "nested", "progress", "remaining")
 
     def __init__(
         self,
@@ -185,6 +185,7 @@ class _Call:
         loaded: dict[str, Any] | None,
         remaining: Callable[[], float] | None,
         key: str | None,
+        progress: Callable[[Any], None] | None,
     ) -> None:
         self.entry = entry
         self.arguments = arguments
@@ -192,6 +193,7 @@ class _Call:
         self.loaded = loaded
         self.remaining = remaining
         self.key = key
+        self.progress = progress
         self.nested = not _FLAT.issuperset(map(type, arguments.values()))
 
     def fresh_arguments(self) -> dict[str, Any]:
@@ -243,7 +245,7 @@ class ToolRegistry:
         """
         if not isinstance(spec, ToolSpec):
             raise RegistryError("invalid_tool", "spec", "not a ToolSpec")
-        if spec.name in self._entries:
+        if self._has(spec.name):
             raise RegistryError("duplicate_tool", "name")
         self._put(_Entry(spec))
 
@@ -252,21 +254,20 @@ class ToolRegistry:
 
         Raises `RegistryError`: `not_registered`, `invalid_tool`.
         """
-        if not isinstance(spec, ToolSpec) or spec.name not in self._entries:
+        if not isinstance(spec, ToolSpec) or not self._has(spec.name):
             raise RegistryError("not_registered", "name")
         self._put(_Entry(spec))
 
     def remove(self, name: str) -> None:
         """Take a tool out. Raises `RegistryError` (`not_registered`)."""
-        if name not in self._entries:
+        if not self._has(name):
             raise RegistryError("not_registered", "name")
         del self._entries[name]
         self._catalog.tools.pop(name, None)
 
     def get(self, name: str) -> ToolSpec | None:
         """Return the registered spec, or None. Source: claim T6-015."""
-        entry = self._entries.get(name)
-        return None if entry is None else entry.spec
+        return self._entries[name].spec if self._has(name) else None
 
     def catalog(self) -> Catalog:
         """Return the catalog that is made from these tools; it follows `register`, `replace` and `remove`."""
@@ -319,6 +320,7 @@ class ToolRegistry:
         key: str | None = None,
         cut_off: bool = False,
         explain: bool = False,
+        progress: Callable[[Any], None] | None = None,
     ) -> dict[str, Any]:
         """Call a tool, and return what a model may see of it; see the top of this module.
 
@@ -327,12 +329,14 @@ class ToolRegistry:
         definition that the model has, as `Catalog.load` gave it; a changed one is `forbidden`. `remaining`:
         seconds that the whole task has left. `key`: the business key of a write. `cut_off`: the model's answer
         ended because its limit was hit, so that its last call is not to be trusted. `explain`: add `problems`.
+        `progress`: hears what the handler reports, in the handler's thread (`companions.gateway` has one for
+        handlers in threads); it gets nothing from an attempt that was given up.
 
         Raises `RegistryError` (`invalid_call`) for such an option of a wrong type, `CancelledError` when the
         caller is cancelled or the handler raises it, and whatever else is no `Exception`.
         Source: claims T6-005, T6-017 to T6-027, T6-035 to T6-041.
         """
-        _check_options(loaded, key, approved, remaining)
+        _check_options(loaded, key, approved, remaining, progress)
         entry = self._entries.get(name) if type(name) is str else None
         if entry is None:
             _log.info("no such tool")
@@ -342,7 +346,7 @@ class ToolRegistry:
             read, problems = ({}, [_CUT_OFF]) if cut_off else _read_arguments(entry, arguments)
             if problems:
                 raise _Refused("invalid_arguments")
-            call = _Call(entry, read, grants, loaded, remaining, self._key_of(entry, read, key))
+            call = _Call(entry, read, grants, loaded, remaining, self._key_of(entry, read, key), progress)
             self._authorize(call)
             await self._approve(call, approved)
             return self._success(entry, await self._perform(call))
@@ -352,6 +356,9 @@ class ToolRegistry:
             if explain and problems:
                 failure["problems"] = [problem._asdict() for problem in problems]
             return failure
+
+    def _has(self, name: object) -> bool:
+        return type(name) is str and name in self._entries
 
     def _put(self, entry: _Entry) -> None:
         self._catalog.tools[entry.tool.name] = entry.tool
@@ -456,17 +463,21 @@ class ToolRegistry:
         stop = None
         if spec.context_argument is not None:
             stop = Stop()
-            arguments[spec.context_argument] = CallContext(spec.name, number, call.key, stop.is_set)
-        ending = await run(
-            spec.handler,
-            arguments,
-            asynchronous=entry.asynchronous,
-            seconds=seconds,
-            grace_seconds=self._grace,
-            on_end=lambda: self._give_back(entry),
-            stop=stop,
-        )
-        return ending
+            report = _reporter(call.progress, stop)
+            arguments[spec.context_argument] = CallContext(spec.name, number, call.key, stop.is_set, report)
+        try:
+            return await run(
+                spec.handler,
+                arguments,
+                asynchronous=entry.asynchronous,
+                seconds=seconds,
+                grace_seconds=self._grace,
+                on_end=lambda: self._give_back(entry),
+                stop=stop,
+            )
+        finally:
+            if stop is not None:
+                stop.set()  # whatever of it still runs speaks for nobody
 
     async def _take_places(self, entry: _Entry, seconds: float) -> bool:
         if entry.places is not None and not entry.places.take_now():
@@ -581,8 +592,18 @@ def _granted(grants: Grants | Callable[[], Grants]) -> frozenset[str]:
     return frozenset(held)
 
 
-def _check_options(loaded: object, key: object, approved: object, remaining: object) -> None:
-    if approved is False and loaded is None and key is None and remaining is None:
+def _reporter(progress: Callable[[Any], None] | None, stop: Stop) -> Callable[[Any], None]:
+    """Return what a handler reports with: nothing of an attempt that is over gets through."""
+
+    def report(data: Any) -> None:
+        if progress is not None and not stop.is_set():
+            progress(data)
+
+    return report
+
+
+def _check_options(loaded: object, key: object, approved: object, remaining: object, progress: object) -> None:
+    if approved is False and loaded is None and key is None and remaining is None and progress is None:
         return
     if loaded is not None and type(loaded) is not dict:
         raise RegistryError("invalid_call", "loaded", "not a dict")
@@ -592,6 +613,8 @@ def _check_options(loaded: object, key: object, approved: object, remaining: obj
         raise RegistryError("invalid_call", "approved", "neither a truth value nor callable")
     if remaining is not None and not callable(remaining):
         raise RegistryError("invalid_call", "remaining", "not callable")
+    if progress is not None and not callable(progress):
+        raise RegistryError("invalid_call", "progress", "not callable")
 
 
 def _code_of(error: BaseException) -> str:

@@ -46,7 +46,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from chapter10.canonical import canonical
 from chapter10.companions.result_store import (
@@ -98,6 +98,7 @@ MAX_STATE_CHARS: Final = 500_000_000
 
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 Message = dict[str, Any]
+L = TypeVar("L")
 """`{"role", "content"}`; roles are assistant, user, attachment, progress and system."""
 
 
@@ -107,11 +108,12 @@ def threshold(tool_limit: float | None = None, override: int | None = None) -> f
     Both are whole numbers from 0 up; the tool's limit may be `math.inf`. Raises `BudgetError`
     (`bad_input`). Source: claims C8-044, C8-046.
     """
-    if tool_limit is not None and tool_limit != math.inf:
+    exempt = type(tool_limit) is float and tool_limit == math.inf
+    if tool_limit is not None and not exempt:
         whole_number(tool_limit)
     if override is not None:
         whole_number(override)
-    if tool_limit == math.inf:
+    if exempt:
         return math.inf
     if override is not None:
         return override
@@ -343,16 +345,22 @@ class ResultBudget:
     ) -> None:
         self.store = store
         self.state = ReplacementState() if state is None else state
-        self._tool_limits = dict(tool_limits or {})
-        self._overrides = dict(overrides or {})
+        self._tool_limits = _limits(tool_limits)
+        self._overrides = _limits(overrides)
         for name in (*self._tool_limits, *self._overrides):
             threshold(self._tool_limits.get(name), self._overrides.get(name))
         self._message_limit = whole_number(message_limit)
         self._log = log or (lambda name, data: None)
 
     def threshold(self, tool_name: str) -> float:
-        """Return the limit of a tool by the three levels (B1)."""
+        """Return the limit of a tool by the three levels (B1). Raises `BudgetError` (`bad_input`) for no name."""
+        check_name(tool_name)
         return threshold(self._tool_limits.get(tool_name), self._overrides.get(tool_name))
+
+    def exempt(self, tool_name: str) -> None:
+        """Never replace a result of this tool, whatever is configured (B1)."""
+        check_name(tool_name)
+        self._tool_limits[tool_name] = math.inf
 
     def shape_result(self, call_id: str, tool_name: str, content: object, *, is_error: bool = False) -> ShapedResult:
         """Make one result visible and, if it is over its tool's threshold, replace it by a preview.
@@ -500,8 +508,21 @@ def _seen(content: object) -> SeenResult:
     return SeenResult(sha.hexdigest(), content_size(content) if text is None else len(text))
 
 
+def _limits(limits: Mapping[str, L] | None) -> dict[str, L]:
+    """Return a copy of limits by tool name."""
+    if limits is None:
+        return {}
+    if not isinstance(limits, Mapping):
+        raise BudgetError("bad_input", "the limits are no mapping")
+    for name in limits:
+        check_name(name)
+    return dict(limits)
+
+
 def _runs(messages: Sequence[Message]) -> list[tuple[str, list[Message]]]:
     """Divide a transcript into runs of one sender; the one place that knows where a group ends (B4)."""
+    if type(messages) not in (list, tuple):
+        raise BudgetError("bad_input", "not a list of messages")
     runs: list[tuple[str, list[Message]]] = []
     for message in messages:
         role = message.get("role") if isinstance(message, dict) else None

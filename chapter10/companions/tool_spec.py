@@ -100,13 +100,15 @@ class CallContext:
     """What a handler is told of its call, when its spec has a `context_argument`.
 
     `key` is the business key, the same at every attempt; `attempt` counts from 1; `is_stopped()` says that
-    nobody waits any more, and a handler in a thread that takes notice ends early.
+    nobody waits any more, and a handler in a thread that takes notice ends early. `progress(data)` reports
+    to whoever asked for it, in the thread of the handler, and says nothing once nobody waits any more.
     """
 
     tool: str
     attempt: int
     key: str | None
     is_stopped: Callable[[], bool]
+    progress: Callable[[Any], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +183,8 @@ class ToolSpec:
                 raise RegistryError("invalid_tool", field, f"not an integer from 1 to {most}")
         if self.parameters is not None and not isinstance(self.parameters, Mapping):
             raise RegistryError("invalid_tool", "parameters", "not a JSON object")
+        if self.context_argument is not None and type(self.context_argument) is not str:
+            raise RegistryError("invalid_tool", "context_argument", "not a name")
         if type(self.approval) is not bool:
             raise RegistryError("invalid_tool", "approval", "neither True nor False")
         if type(self.concurrency_safe) is not bool and not callable(self.concurrency_safe):

@@ -903,8 +903,9 @@ class Handing(ExecutorTestCase):
         """
         order: list[str] = []
 
-        def shape(call: ToolCall, content: Any) -> str:
+        def shape(call: ToolCall, content: Any, is_error: bool) -> str:
             order.append(f"shape {call.call_id}")
+            self.assertEqual(is_error, call.call_id == "b")
             return f"<{content}>"
 
         executor = self.executor(
@@ -922,7 +923,7 @@ class Handing(ExecutorTestCase):
     async def test_a_shaping_that_fails_is_the_error_of_that_call(self) -> None:
         """No exception escapes and the call is answered."""
 
-        def shape(call: ToolCall, content: Any) -> Any:
+        def shape(call: ToolCall, content: Any, is_error: bool) -> Any:
             raise RuntimeError("secret")
 
         executor = self.executor(shape_result=shape)

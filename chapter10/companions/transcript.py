@@ -1,0 +1,103 @@
+"""What a valid transcript is, and how one sees that its earlier part did not change.
+
+A message is `{"role": "user" | "assistant", "content": [block, ...]}`, as `result_budget.merge_messages`
+sends it. A block is `{"type": "text", "text"}`, or in an assistant message `{"type": "tool_use", "id",
+"name", "input"}`, or in a user message `{"type": "tool_result", "tool_use_id", "content"}` with
+`"is_error": True` for a failure.
+
+What a provider asks for, and `problems_of` looks at
+    P1  Roles alternate, the first is the user's, and no content is empty.
+    P2  The results of a turn stand in the very next message, all of them, before anything else in it.
+    P3  Each call has exactly one result; no result is without its call; the order is that of the calls.
+    P4  An id is used once in a conversation, an input is an object, no result is empty.
+
+A provider's prompt cache holds as long as the beginning of the request stays the same bytes. `prefix_digests`
+gives one fingerprint for each beginning, block by block: a request continues another if the digests of the
+first are the beginning of the digests of the second.
+
+What it does not do: it repairs nothing, and it knows no limit of a provider.
+Source: the orchestration document, sections 8.2, 8.5 and 8.6 (claims C8-032, C8-058, C8-066, C8-074).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any, Final
+
+from chapter10.canonical import canonical
+
+__all__ = ["MAX_PROBLEMS", "Message", "prefix_digests", "problems_of"]
+
+MAX_PROBLEMS: Final = 100
+"""The most problems that are listed."""
+
+Message = dict[str, Any]
+
+
+def problems_of(messages: Sequence[Message]) -> list[str]:
+    """Return what a provider would refuse in a transcript, one line each; an empty list if it is valid.
+
+    A transcript may end with either role; calls in its last message are calls without results.
+    """
+    found: list[str] = []
+    ids: set[str] = set()
+    waiting: list[str] = []  # the calls of the message before
+    for place, message in enumerate(messages):
+        role, content = message.get("role"), message.get("content")
+        if role != ("assistant" if place % 2 else "user"):
+            found.append(f"message {place}: {role} is not in its turn")
+        if not isinstance(content, list) or not content:
+            found.append(f"message {place}: no content")
+            content = []
+        results = [block for block in content if block.get("type") == "tool_result"]
+        if [block.get("tool_use_id") for block in results] != waiting:
+            found.append(f"message {place}: not exactly the results of the calls before, in their order")
+        if content[: len(results)] != results:
+            found.append(f"message {place}: something stands before a result")
+        found += [f"message {place}: {problem}" for block in content for problem in _block(block, role, ids)]
+        waiting = [block.get("id", "") for block in content if block.get("type") == "tool_use"]
+    if waiting:
+        found.append("the end: calls without results")
+    return found[:MAX_PROBLEMS]
+
+
+def prefix_digests(messages: Sequence[Message], head: object = None) -> list[str]:
+    """Return for each block the SHA-256 of everything up to and with it, 64 hexadecimal digits.
+
+    `head`: what a request sends before its messages, such as its tools; a JSON value. Raises
+    `CanonicalError` for a block that is no JSON value.
+    """
+    sha = hashlib.sha256(canonical(head).encode("utf-8"))
+    digests = []
+    for message in messages:
+        sha.update(b"\n" + canonical(message["role"]).encode("utf-8"))
+        for block in message["content"]:
+            sha.update(b"\n" + canonical(block).encode("utf-8"))
+            digests.append(sha.hexdigest())
+    return digests
+
+
+def _block(block: Message, role: object, ids: set[str]) -> list[str]:
+    kind = block.get("type")
+    if kind == "text":
+        return [] if str(block.get("text", "")).strip() else ["an empty text"]
+    if kind == "tool_use" and role == "assistant":
+        call_id = block.get("id")
+        problems = [] if isinstance(block.get("input"), dict) else ["an input that is no object"]
+        if not isinstance(call_id, str) or not call_id or call_id in ids:
+            problems.append("an id that is missing or was used before")
+        else:
+            ids.add(call_id)
+        return problems
+    if kind == "tool_result" and role == "user":
+        return [] if _has_content(block.get("content")) else ["an empty result"]
+    return [f"a block that does not belong there: {kind}"]
+
+
+def _has_content(content: object) -> bool:
+    if isinstance(content, str):
+        return bool(content.strip())
+    return isinstance(content, list) and any(
+        block.get("type") != "text" or str(block.get("text", "")).strip() for block in content
+    )

@@ -1,0 +1,805 @@
+"""One conversation through all of the tool layer: what reaches a handler, what is sent, how every turn ends."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import threading
+import unittest
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from typing import Any, ClassVar
+
+from chapter10.companions.executor import KEEP_PROGRESS
+from chapter10.companions.gateway import (
+    MAX_MESSAGES,
+    READ_TOOL,
+    SEARCH_TOOL,
+    Gateway,
+    GatewayError,
+    ThreadProgress,
+    answer_of,
+)
+from chapter10.companions.registry import ApprovalRequest, CallContext, ToolRegistry, ToolSpec
+from chapter10.companions.result_budget import ResultBudget, merge_messages
+from chapter10.companions.result_store import ResultStore
+from chapter10.companions.tool_calls import CallFailure, Progress, ToolResult
+from chapter10.companions.transcript import MAX_PROBLEMS, prefix_digests, problems_of
+from chapter10.tests.support import FolderTestCase
+
+Block = dict[str, Any]
+GRANTS = frozenset({"orders:use"})
+SCHEMA = {
+    "type": "object",
+    "properties": {"order_id": {"type": "string", "maxLength": 20}},
+    "required": ["order_id"],
+    "additionalProperties": False,
+}
+
+
+def text(words: str) -> Block:
+    return {"type": "text", "text": words}
+
+
+def call(call_id: str, name: str = "orders.get", arguments: Any = None, **more: Any) -> Block:
+    return {"type": "tool_use", "id": call_id, "name": name, "input": arguments or {"order_id": "A"}, **more}
+
+
+def search(call_id: str, query: str, limit: int = 5) -> Block:
+    return call(call_id, SEARCH_TOOL, {"query": query, "limit": limit})
+
+
+async def settle() -> None:
+    """Let everything happen that needs no further cue."""
+    for _ in range(50):
+        await asyncio.sleep(0)
+
+
+class GatewayTestCase(FolderTestCase, unittest.IsolatedAsyncioTestCase):
+    """A registry whose tools are counted, and a conversation with them."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.calls: list[str] = []
+        self.doors: dict[str, asyncio.Event] = {}
+        self.registry = ToolRegistry(grace_seconds=0.05)
+        self.budget = ResultBudget(ResultStore(self.folder / "results"), message_limit=50_000)
+        self.sent: list[str] = []
+
+    def tool(self, name: str, handler: Callable[..., Any] | None = None, effect: str = "read", **more: Any) -> None:
+        """Register a tool; without a handler it returns `<name> <order>` at once."""
+
+        async def plain(order_id: str) -> str:
+            self.calls.append(f"{name} {order_id}")
+            return f"{name} {order_id}"
+
+        base = ToolSpec(name, f"Is {name}.", effect, 30, 1, 1_000_000, handler or plain, SCHEMA, "orders:use")
+        self.registry.register(replace(base, **{"keywords": (name.split(".")[0],), **more}))
+
+    def waiting(self, name: str, effect: str = "read", **more: Any) -> None:
+        """Register a tool that waits until its door opens."""
+
+        async def wait(order_id: str) -> str:
+            self.calls.append(f"{name} {order_id}")
+            await self.door(order_id).wait()
+            return f"{name} {order_id}"
+
+        self.tool(name, wait, effect, **more)
+
+    def door(self, order_id: str) -> asyncio.Event:
+        return self.doors.setdefault(order_id, asyncio.Event())
+
+    def open_doors(self) -> None:
+        """Whoever waits goes on, and whoever comes later does not wait."""
+        for order_id in "XY":
+            self.door(order_id).set()
+
+    def gateway(self, **more: Any) -> Gateway:
+        return Gateway(self.registry, self.budget, **{"grants": GRANTS, **more})
+
+    async def ready(self, *words: str, **more: Any) -> Gateway:
+        """A conversation in which the tools of these words are loaded and a request was sent."""
+        gateway = self.gateway(**more)
+        gateway.ask("Do it.")
+        self.send(gateway)
+        await self.play(gateway, search("s", " ".join(words)))
+        self.send(gateway)
+        return gateway
+
+    def send(self, gateway: Gateway) -> Any:
+        """Send a request: it is valid, and it begins as the one before."""
+        request = gateway.request()
+        digests = prefix_digests(request.messages, request.tools)
+        self.assertEqual(problems_of(request.messages), [])
+        self.assertEqual(digests[: len(self.sent)], self.sent)
+        self.sent = digests
+        return request
+
+    async def play(self, gateway: Gateway, *script: Block | Callable[[], Any]) -> list[ToolResult]:
+        """Let the model answer with a script, take everything, and return the results."""
+        async with gateway.turn(model(*script)) as turn:
+            async for _ in turn:
+                pass
+        return turn.results
+
+    def valid(self, gateway: Gateway) -> None:
+        self.assertEqual(problems_of(merge_messages(gateway.transcript)), [])
+
+
+async def model(*script: Block | Callable[[], Any]) -> AsyncIterator[Block]:
+    """Write the blocks of a script; what is callable is done in between."""
+    for part in script:
+        if callable(part):
+            part()
+        else:
+            yield part
+        await settle()
+
+
+class WhatReachesAHandler(GatewayTestCase):
+    """Only the registry calls, and only what was loaded and may run now."""
+
+    async def test_a_tool_is_found_loaded_and_called(self) -> None:
+        """The flow from the question to the last word; each next request begins as the one before.
+
+        Claims: C8-075, C8-079, C8-082, T6-016, T6-043.
+        """
+        self.tool("orders.get")
+        gateway = self.gateway()
+        gateway.ask("Is A paid?")
+        self.send(gateway)
+        await self.play(gateway, text("I look."), search("c1", "orders"))
+        self.assertEqual(gateway.loaded, ["orders.get"])
+        self.send(gateway)
+        (result,) = await self.play(gateway, call("c2"))
+        self.assertEqual((result.content, self.calls), ("orders.get A", ["orders.get A"]))
+        self.send(gateway)
+        await self.play(gateway, text("Yes."))
+        self.assertTrue(gateway.finished)
+        self.assertEqual([len(message["content"]) for message in gateway.transcript], [1, 2, 1, 1, 1, 1])
+
+    async def test_a_tool_that_was_not_loaded_is_not_called(self) -> None:
+        """One that exists and one that does not look alike, and no handler runs."""
+        self.tool("orders.get")
+        gateway = self.gateway()
+        gateway.ask("Is A paid?")
+        known, unknown = await self.play(gateway, call("c1"), call("c2", "orders.none"))
+        self.assertEqual((known.code, known.content), (unknown.code, unknown.content))
+        self.assertEqual((known.code, self.calls), ("unknown_tool", []))
+
+    async def test_what_the_grants_do_not_show_is_not_found(self) -> None:
+        """A search shows nothing of a tool that this user may not see."""
+        self.tool("orders.get")
+        gateway = self.gateway(grants=())
+        gateway.ask("Is A paid?")
+        (result,) = await self.play(gateway, search("c1", "orders"))
+        self.assertEqual((result.content, gateway.loaded), ('{"loaded":[]}', []))
+
+    async def test_permission_is_asked_for_when_the_call_runs(self) -> None:
+        """Grants that were taken away after the tool was loaded give `forbidden` and no call."""
+        grants = set(GRANTS)
+        self.tool("orders.get")
+        gateway = await self.ready("orders", grants=lambda: grants)
+        grants.clear()
+        (result,) = await self.play(gateway, call("c1"))
+        self.assertEqual((result.code, self.calls), ("forbidden", []))
+
+    async def test_a_definition_that_changed_is_not_run(self) -> None:
+        """The model has another contract in mind; after a new search it is fine again."""
+        self.tool("orders.get")
+        gateway = await self.ready("orders")
+        spec = self.registry.get("orders.get")
+        assert spec is not None
+        self.registry.replace(replace(spec, version="2"))
+        (result,) = await self.play(gateway, call("c1"))
+        self.assertEqual((result.code, self.calls), ("forbidden", []))
+        self.send(gateway)
+        _, again = await self.play(gateway, search("c2", "orders"), call("c3"))
+        self.assertEqual((again.code, self.calls), (None, ["orders.get A"]))
+
+    async def test_an_irreversible_write_asks_somebody(self) -> None:
+        """Without an approver it is not made; with one it is made once."""
+        self.tool("mails.send", effect="irreversible_write")
+        gateway = await self.ready("mails")
+        (refused,) = await self.play(gateway, call("c1", "mails.send"))
+        self.assertEqual((refused.code, self.calls), ("approval_required", []))
+        self.sent = []
+        asked: list[str] = []
+
+        def approve(request: ApprovalRequest) -> bool:
+            asked.append(request.tool)
+            return True
+
+        other = await self.ready("mails", approve=approve)
+        (made,) = await self.play(other, call("c1b", "mails.send"))
+        self.assertEqual((made.code, asked, self.calls), (None, ["mails.send"], ["mails.send A"]))
+
+    async def test_a_task_without_time_runs_nothing(self) -> None:
+        """The time that the whole task has left reaches the registry."""
+        self.tool("orders.get")
+        gateway = await self.ready("orders", remaining=lambda: 0.0)
+        (result,) = await self.play(gateway, call("c1"))
+        self.assertEqual((result.code, self.calls), ("transient_failure", []))
+
+    async def test_definitions_over_their_budget_are_not_loaded(self) -> None:
+        """The search shows the hits and says so; fewer hits fit."""
+        for number in range(3):
+            self.tool(f"orders.get{number}", description="x" * 1000)
+        gateway = self.gateway(definition_bytes=2000)
+        gateway.ask("?")
+        (three,) = await self.play(gateway, search("c1", "orders"))
+        self.assertIn('"refused":"definition_budget_exceeded"', three.content)
+        self.assertEqual(gateway.loaded, [])
+        await self.play(gateway, search("c2", "orders", limit=1))
+        self.assertEqual(gateway.loaded, ["orders.get0"])
+
+    async def test_a_definition_is_sent_as_it_is_registered(self) -> None:
+        """Neither the redaction of secrets nor a limit touches a contract."""
+        self.tool("orders.get", description="Give token=abcdefghijkl as it is. " + "x" * 60_000)
+        gateway = self.gateway(definition_bytes=100_000)
+        gateway.ask("?")
+        await self.play(gateway, search("c1", "orders"))
+        request = self.send(gateway)
+        self.assertIn("token=abcdefghijkl", request.messages[-1]["content"][0]["content"])
+        self.assertGreater(len(request.messages[-1]["content"][0]["content"]), 60_000)
+
+
+class WhatTheModelReads(GatewayTestCase):
+    """Codes, fixed texts, previews; never a value and never an exception."""
+
+    async def test_a_failure_is_a_code_and_a_fixed_text(self) -> None:
+        """The text of an exception is in no message. Claims: T6-024, T6-043."""
+
+        async def broken(order_id: str) -> str:
+            raise RuntimeError("hunter2")
+
+        self.tool("orders.get", broken)
+        gateway = await self.ready("orders")
+        with self.assertLogs("chapter10.companions.registry"):
+            failed, wrong = await self.play(
+                gateway, call("c1"), call("c2", arguments={"order_id": "A", "colour": "red wine"})
+            )
+        self.assertEqual((failed.code, wrong.code), ("tool_failure", "invalid_arguments"))
+        self.assertIn('"retryable":false', failed.content)
+        self.assertIn("/colour", wrong.content)
+        self.assertNotIn("hunter2", str(gateway.transcript))
+        self.assertNotIn("red wine", wrong.content)
+        self.assertTrue(all(block["is_error"] for block in gateway.transcript[-1]["content"]))
+
+    def test_data_that_was_cut_says_so(self) -> None:
+        """The original length is in what the model reads. Claims: T6-041."""
+        cut = answer_of({"ok": True, "data": "abc", "truncated": True, "original_length": 9})
+        self.assertEqual(cut, "abc\n[Cut: the first 3 of 9 characters.]")
+        self.assertEqual(answer_of({"ok": True, "data": "abc"}), "abc")
+
+    def test_only_the_tool_s_own_failure_is_not_local(self) -> None:
+        """A refusal and a timeout end no other call, not even those of a shell. Claims: C8-028."""
+        for code in ("forbidden", "invalid_arguments", "approval_required", "transient_failure", "outcome_unknown"):
+            failure = answer_of({"ok": False, "error": code, "retryable": False})
+            self.assertIsInstance(failure, CallFailure)
+            self.assertTrue(failure.local, code)
+        self.assertFalse(answer_of({"ok": False, "error": "tool_failure", "retryable": False}).local)
+
+    async def test_a_command_that_fails_ends_its_siblings_and_not_the_query(self) -> None:
+        """The name decides which tools are commands. Claims: C8-024, C8-030, C8-031."""
+
+        async def broken(order_id: str) -> str:
+            raise RuntimeError
+
+        self.tool("shell.run", broken, "reversible_write")
+        self.tool("notes.save", effect="reversible_write")
+        for shell, code in (({"shell.run"}, "sibling_error"), ((), None)):
+            self.sent = []
+            gateway = await self.ready("shell", "notes", shell=shell)
+            _, second = await self.play(gateway, call(f"a{code}", "shell.run"), call(f"b{code}", "notes.save"))
+            self.assertEqual(second.code, code)
+            self.assertFalse(gateway.finished)
+            self.send(gateway)
+            self.budget = ResultBudget(ResultStore(self.folder / "results"))
+
+    async def test_an_empty_result_is_visible(self) -> None:
+        """A silent tool says that it was silent. Claims: C8-069, C8-074."""
+
+        async def silent(order_id: str) -> None:
+            return None
+
+        self.tool("files.move", silent, "reversible_write")
+        gateway = await self.ready("files")
+        (result,) = await self.play(gateway, call("c1", "files.move"))
+        self.assertEqual(result.content, "(files.move completed with no output)")
+
+    async def test_a_large_result_is_stored_and_read_back_whole(self) -> None:
+        """The preview names a path; the tool that reads it is never replaced itself. Claims: C8-047, C8-049, C8-077."""
+
+        async def large(order_id: str) -> str:
+            return "0123456789" * 9_000
+
+        self.tool("logs.get", large)
+        gateway = await self.ready("logs")
+        (result,) = await self.play(gateway, call("c1", "logs.get"))
+        self.assertLessEqual(len(result.content), 2000)
+        path = self.budget.state.results["c1"].path
+        self.send(gateway)
+        (whole,) = await self.play(gateway, call("c2", READ_TOOL, {"path": path}))
+        self.assertEqual(whole.content, "0123456789" * 9_000)
+        request = self.send(gateway)
+        self.assertEqual(request.messages[-1]["content"][0]["content"], whole.content)
+        self.assertTrue(request.report.over_limit)  # exempt, and reported
+
+    async def test_a_path_that_was_never_stored_is_not_read(self) -> None:
+        """The model names paths; only those of the store mean something."""
+        gateway = self.gateway()
+        gateway.ask("?")
+        with self.assertLogs("chapter10.companions.registry"):
+            (result,) = await self.play(gateway, call("c1", READ_TOOL, {"path": "../secret.txt"}))
+        self.assertEqual(result.code, "tool_failure")
+
+    async def test_results_over_the_message_limit_are_replaced_before_they_are_sent(self) -> None:
+        """The transcript keeps them whole; the request has previews, and the next one the same. Claims: C8-080."""
+
+        async def large(order_id: str) -> str:
+            return order_id * 20_000
+
+        self.tool("logs.get", large, concurrency_safe=True)
+        gateway = await self.ready("logs")
+        await self.play(gateway, *(call(letter, "logs.get", {"order_id": letter}) for letter in "ABC"))
+        request = self.send(gateway)
+        self.assertEqual([len(block["content"]) for block in request.messages[-1]["content"]], [2000, 20_000, 20_000])
+        self.assertEqual(len(gateway.transcript[-1]["content"][0]["content"]), 20_000)
+        await self.play(gateway, text("I see."))
+        gateway.ask("And?")
+        self.send(gateway)
+
+
+class HowATurnEnds(GatewayTestCase):
+    """At every exit the transcript is valid, and nothing starts after a stop. Scenarios 1, 2, 6 and 9."""
+
+    async def interrupted(self) -> Gateway:
+        """One is answered, one writes, two wait when the user stops."""
+        self.tool("orders.get")
+        self.waiting("notes.save", "reversible_write")
+        gateway = await self.ready("orders", "notes")
+        await self.play(
+            gateway,
+            call("a"),
+            call("b", "notes.save"),
+            call("c", "notes.save"),
+            call("d"),
+            gateway.interrupt,
+            call("e"),
+        )
+        return gateway
+
+    async def test_an_interruption_answers_every_call(self) -> None:
+        """The real result, `outcome unknown` for the write, `not started` for what waited; nothing twice.
+
+        Claims: C8-026, C8-032, C8-074.
+        """
+        gateway = await self.interrupted()
+        self.valid(gateway)
+        contents = [block["content"] for block in gateway.transcript[-1]["content"]]
+        self.assertEqual(len(contents), 4)
+        self.assertEqual(contents[0], "orders.get A")
+        self.assertIn("outcome is unknown", contents[1])
+        self.assertTrue(all("not started" in content for content in contents[2:]))
+        self.assertEqual(self.calls, ["orders.get A", "notes.save A"])
+
+    async def test_after_an_interruption_the_user_asks_before_anything_is_sent(self) -> None:
+        """No request and no turn; then the results and the new question are one message, results first."""
+        gateway = await self.interrupted()
+        self.assertTrue(gateway.finished)
+        for refused in (gateway.request, lambda: gateway.turn(model())):
+            with self.assertRaises(GatewayError) as caught:
+                refused()
+            self.assertEqual(caught.exception.code, "interrupted")
+        self.assertFalse(gateway.interrupt())
+        gateway.ask("Go on.")
+        request = self.send(gateway)
+        kinds = [block["type"] for block in request.messages[-1]["content"]]
+        self.assertEqual(kinds, ["tool_result"] * 4 + ["text"])
+
+    async def test_a_stream_that_breaks_keeps_the_calls_that_came(self) -> None:
+        """Their answers stand in the transcript and the error comes out at the end of the turn."""
+        self.tool("orders.get")
+        self.waiting("notes.save", "reversible_write")
+        gateway = await self.ready("orders", "notes")
+
+        def fail() -> None:
+            raise ConnectionResetError
+
+        with self.assertRaises(ConnectionResetError):
+            await self.play(gateway, call("a"), call("b", "notes.save"), fail)
+        self.valid(gateway)
+        first, second = gateway.transcript[-1]["content"]
+        self.assertEqual(first["content"], "orders.get A")
+        self.assertIn("given up", second["content"])
+        self.assertFalse(gateway.finished)
+        self.send(gateway)
+
+    async def test_a_stream_that_breaks_without_a_call_leaves_no_trace(self) -> None:
+        """Half a sentence is not kept; the same request can be sent again."""
+        gateway = self.gateway()
+        gateway.ask("?")
+        before = self.send(gateway).messages
+
+        def fail() -> None:
+            raise ConnectionResetError
+
+        with self.assertRaises(ConnectionResetError):
+            await self.play(gateway, text("It is"), fail)
+        self.assertEqual(self.send(gateway).messages, before)
+
+    async def test_a_stream_that_cancels_itself_is_an_error_and_no_end(self) -> None:
+        """A cancel that nobody here asked for does not look like a complete answer."""
+        self.tool("orders.get")
+        gateway = await self.ready("orders")
+
+        def cancel() -> None:
+            raise asyncio.CancelledError
+
+        with self.assertRaises(GatewayError) as caught:
+            await self.play(gateway, call("a"), cancel)
+        self.assertEqual(caught.exception.code, "stream_cancelled")
+        self.valid(gateway)
+
+    async def test_a_consumer_that_leaves_stops_what_runs(self) -> None:
+        """A break is an interruption: the rest is answered, the model is not read on."""
+        self.waiting("orders.get", concurrency_safe=True)
+        gateway = await self.ready("orders")
+        written: list[str] = []
+        script = model(
+            call("a"),
+            call("b", arguments={"order_id": "B"}),
+            lambda: self.door("A").set(),
+            lambda: written.append("no"),
+        )
+        async with gateway.turn(script) as turn:
+            async for _ in turn:
+                break
+        self.valid(gateway)
+        self.assertEqual([result.code for result in turn.results], [None, "user_interrupt"])
+        self.assertEqual((gateway.finished, written), (True, []))
+        self.assertEqual([task for task in asyncio.all_tasks() if task is not asyncio.current_task()], [])
+
+    async def test_an_error_of_the_consumer_comes_out_and_the_transcript_is_complete(self) -> None:
+        """What the consumer raises is not covered by anything."""
+        self.tool("orders.get")
+        gateway = await self.ready("orders")
+        with self.assertRaises(ZeroDivisionError):
+            async with gateway.turn(model(call("a"), call("b"))) as turn:
+                async for _ in turn:
+                    raise ZeroDivisionError
+        self.valid(gateway)
+        self.assertEqual(gateway.transcript[-1]["content"][0]["tool_use_id"], "a")
+
+    async def test_a_cancel_of_the_consumer_comes_out_and_the_transcript_is_complete(self) -> None:
+        """The cancel is raised after every call has its answer. Claims: C8-032."""
+        self.waiting("notes.save", "reversible_write")
+        gateway = await self.ready("notes")
+        task = asyncio.create_task(self.play(gateway, call("a", "notes.save"), call("b", "notes.save")))
+        while len(gateway._call_ids) < 3:
+            await asyncio.sleep(0)
+        task.cancel()
+        with self.assertRaises(asyncio.CancelledError):
+            await task
+        self.valid(gateway)
+        self.assertEqual(len(gateway.transcript[-1]["content"]), 2)
+        self.assertTrue(gateway.finished)
+
+    async def test_a_turn_that_nobody_reads_is_complete_too(self) -> None:
+        """Entered and left at once: nothing was said, and the user has to ask again."""
+        gateway = await self.ready("orders")
+        async with gateway.turn(model(call("a"))):
+            pass
+        self.valid(gateway)
+        self.assertTrue(gateway.finished)
+
+    async def test_an_answer_with_nothing_in_it_ends_the_query(self) -> None:
+        """A loop over `finished` ends, and nothing empty is recorded."""
+        gateway = self.gateway()
+        gateway.ask("?")
+        await self.play(gateway, text("  "))
+        self.assertTrue(gateway.finished)
+        self.assertEqual(len(gateway.transcript), 1)
+        gateway.ask("Hello?")
+        self.assertFalse(gateway.finished)
+        self.send(gateway)
+
+    async def test_arguments_that_are_no_object_are_noted_as_an_empty_one(self) -> None:
+        """A cut-off call is answered without being run, and the block that is sent has an object."""
+        self.tool("orders.get")
+        gateway = await self.ready("orders")
+        await self.play(
+            gateway, {**call("a"), "input": '{"order_id": "A'}, call("b", cut_off=True), {**call("c"), "input": "[]"}
+        )
+        self.valid(gateway)
+        inputs = [block["input"] for block in gateway.transcript[-2]["content"]]
+        self.assertEqual(inputs, [{}, {"order_id": "A"}, {}])
+        self.assertEqual(self.calls, [])
+        self.assertIn("cut off", gateway.transcript[-1]["content"][1]["content"])
+
+    async def test_a_block_that_is_none_breaks_the_answer(self) -> None:
+        """The mistake comes out; what was called before has its answer."""
+        self.tool("orders.get")
+        for number, wrong in enumerate(
+            (None, {"type": "image"}, {"type": "tool_use", "id": 7, "name": "x"}, text("x") | {"text": 1})
+        ):
+            with self.subTest(wrong=wrong):
+                self.sent = []
+                self.budget = ResultBudget(ResultStore(self.folder / "results"))
+                gateway = await self.ready("orders")
+                with self.assertRaises(GatewayError) as caught:
+                    await self.play(gateway, call(f"a{number}"), wrong)  # type: ignore[arg-type]
+                self.assertEqual(caught.exception.code, "bad_input")
+                self.valid(gateway)
+
+    async def test_an_id_is_used_once_in_a_conversation(self) -> None:
+        """In the same answer and in a later one."""
+        self.tool("orders.get")
+        gateway = await self.ready("orders")
+        for call_id in ("a", "s"):
+            with self.assertRaises(GatewayError) as caught:
+                await self.play(gateway, call("a"), call(call_id))
+            self.assertEqual(caught.exception.code, "duplicate_call")
+            self.valid(gateway)
+        self.assertEqual(self.calls, ["orders.get A"])
+
+    async def test_random_conversations_are_valid_at_every_exit(self) -> None:
+        """Random answers, cues, failures and exits; each request continues the one before.
+
+        Claims: C8-032, C8-058, C8-060, C8-064, C8-074, C8-078.
+        """
+        logging.disable(logging.CRITICAL)  # the registry says what it refuses, and here it refuses often
+        self.addCleanup(logging.disable, logging.NOTSET)
+        for seed in range(25):
+            with self.subTest(seed=seed):
+                await self._random_conversation(random.Random(seed), seed)
+
+    async def _random_conversation(self, chance: random.Random, seed: int) -> None:
+        self.registry, self.doors, self.sent = ToolRegistry(grace_seconds=0.05), {}, []
+        store = ResultStore(self.folder / str(seed))
+        self.budget = ResultBudget(store, tool_limits={"logs.get": 3_000}, message_limit=8_000)
+
+        async def large(order_id: str) -> str:
+            return order_id * chance.choice((0, 500, 2500, 5000))
+
+        async def broken(order_id: str) -> str:
+            raise chance.choice((RuntimeError, PermissionError, TimeoutError))
+
+        self.tool("orders.get", concurrency_safe=True)
+        self.tool("logs.get", large, concurrency_safe=True)
+        self.tool("shell.run", broken, "reversible_write")
+        self.waiting("notes.save", "reversible_write")
+        gateway = await self.ready("orders", "logs", "shell", "notes", shell={"shell.run"})
+        names = ("orders.get", "logs.get", "shell.run", "notes.save", "none.such", SEARCH_TOOL)
+        for turn in range(6):
+            script: list[Block | Callable[[], Any]] = []
+            for place in range(chance.randrange(6)):
+                name = chance.choice(names)
+                script.append(call(f"{turn}.{place}", name, {"order_id": chance.choice("XY")}))
+                if chance.random() < 0.3:
+                    script.append(self.open_doors)
+            exit_by = chance.choice(("end", "end", "interrupt", "break", "error"))
+            if exit_by == "interrupt":
+                script.insert(chance.randrange(len(script) + 1), gateway.interrupt)
+            if exit_by == "error":
+                script.insert(chance.randrange(len(script) + 1), lambda: 1 / 0)
+            script.append(self.open_doors)
+            try:
+                async with gateway.turn(model(*script)) as running:
+                    async for _ in running:
+                        if exit_by == "break" and chance.random() < 0.5:
+                            break
+            except ZeroDivisionError:
+                pass
+            self.valid(gateway)
+            if gateway.finished:
+                gateway.ask("Go on.")
+            self.send(gateway)
+        left = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+        self.assertEqual(left, [])
+
+
+class TheDoor(GatewayTestCase):
+    """What does not fit is refused with a code, and nothing is changed."""
+
+    async def test_a_turn_excludes_everything_else(self) -> None:
+        """While the model answers nobody asks, sends or starts another turn."""
+        gateway = await self.ready("orders")
+        async with gateway.turn(model()) as turn:
+            for refused in (gateway.request, lambda: gateway.ask("x"), lambda: gateway.turn(model())):
+                with self.assertRaises(GatewayError) as caught:
+                    refused()
+                self.assertEqual(caught.exception.code, "turn_open")
+            async for _ in turn:
+                pass
+
+    async def test_a_turn_that_was_prepared_before_an_interruption_does_not_begin(self) -> None:
+        """The check is made again when it is entered."""
+        gateway = await self.ready("orders")
+        turn = gateway.turn(model(call("a")))
+        gateway.interrupt()
+        with self.assertRaises(GatewayError) as caught:
+            await turn.__aenter__()
+        self.assertEqual(caught.exception.code, "interrupted")
+        gateway.ask("Go on.")
+        self.send(gateway)
+
+    def test_nothing_is_sent_before_somebody_asks(self) -> None:
+        """Nor is an empty question one."""
+        gateway = self.gateway()
+        with self.assertRaises(GatewayError) as caught:
+            gateway.request()
+        self.assertEqual(caught.exception.code, "nothing_asked")
+        for nothing in ("", " \n", None, 7):
+            with self.assertRaises(GatewayError) as caught:
+                gateway.ask(nothing)  # type: ignore[arg-type]
+            self.assertEqual(caught.exception.code, "bad_input")
+        self.assertEqual(gateway.transcript, [])
+
+    def test_one_name_is_no_collection_of_names(self) -> None:
+        """`shell="bash"` would mean four tools of one letter."""
+        with self.assertRaises(GatewayError):
+            self.gateway(shell="bash")
+
+    def test_a_conversation_has_an_end(self) -> None:
+        """A question needs room for one message, a turn for two."""
+        gateway = self.gateway()
+        gateway.ask("?")
+        message = gateway._transcript[0]
+        gateway._transcript[:] = [message] * (MAX_MESSAGES - 1)
+        with self.assertRaises(GatewayError) as caught:
+            gateway.turn(model())
+        self.assertEqual(caught.exception.code, "conversation_full")
+        gateway.ask("?")
+        with self.assertRaises(GatewayError):
+            gateway.ask("?")
+
+    async def test_what_is_handed_out_is_a_copy(self) -> None:
+        """Transcript, tools and messages can be changed without any effect."""
+        gateway = await self.ready("orders")
+        gateway.transcript[0]["content"][0]["text"] = "changed"
+        request = gateway.request()
+        request.tools[0]["parameters"].clear()
+        request.messages[0]["content"].clear()
+        self.send(gateway)
+
+
+class ProgressFromThreads(GatewayTestCase):
+    """A handler in a thread reports through the loop."""
+
+    async def test_progress_of_a_thread_comes_before_its_result_and_in_order(self) -> None:
+        """The event loop hears all three, then the result. Claims: C8-034, C8-035, C8-041."""
+
+        def slow(order_id: str, context: CallContext) -> str:
+            for step in range(3):
+                context.progress(step)
+            return "done"
+
+        self.tool("orders.get", slow, context_argument="context")
+        gateway = await self.ready("orders")
+        seen = []
+        async with gateway.turn(model(call("a"))) as turn:
+            async for update in turn:
+                message = update.message
+                seen.append(message.data if isinstance(message, Progress) else message.content)
+        self.assertEqual(seen, [0, 1, 2, "done"])
+
+    async def test_progress_of_a_coroutine_comes_too(self) -> None:
+        """In the loop's own thread nothing is put off."""
+
+        async def talks(order_id: str, context: CallContext) -> str:
+            context.progress("half")
+            return "done"
+
+        self.tool("orders.get", talks, context_argument="context")
+        gateway = await self.ready("orders")
+        seen = []
+        async with gateway.turn(model(call("a"))) as turn:
+            async for update in turn:
+                seen.append(type(update.message).__name__)
+        self.assertEqual(seen, ["Progress", "ToolResult"])
+
+    async def test_a_thread_that_reports_to_a_busy_loop_keeps_the_newest(self) -> None:
+        """Ten thousand reports while the loop does something else take the place of a hundred."""
+        heard: list[int] = []
+        progress = ThreadProgress(heard.append)  # type: ignore[arg-type]
+
+        def report() -> None:
+            for number in range(10_000):
+                progress(number)
+
+        thread = threading.Thread(target=report)
+        thread.start()
+        thread.join()
+        self.assertEqual(len(progress._waiting), KEEP_PROGRESS)
+        await settle()
+        self.assertEqual(heard, list(range(10_000 - KEEP_PROGRESS, 10_000)))
+
+    def test_a_thread_that_reports_to_a_closed_loop_is_not_disturbed(self) -> None:
+        """A handler that was left behind goes on to its end."""
+
+        async def make() -> ThreadProgress:
+            return ThreadProgress(lambda data: self.fail("nobody listens"))  # type: ignore[arg-type]
+
+        progress = asyncio.run(make())
+        thread = threading.Thread(target=lambda: progress("late"))
+        thread.start()
+        thread.join()
+
+
+class TheTranscript(unittest.TestCase):
+    """The checker finds each fault that it is there for; a digest stands for each beginning."""
+
+    good: ClassVar[list[dict[str, Any]]] = [
+        {"role": "user", "content": [text("?")]},
+        {"role": "assistant", "content": [text("I look."), call("a"), call("b")]},
+        {
+            "role": "user",
+            "content": [
+                {"type": "tool_result", "tool_use_id": "a", "content": "1"},
+                {"type": "tool_result", "tool_use_id": "b", "content": [text("2")]},
+                text("And?"),
+            ],
+        },
+    ]
+
+    def test_a_valid_transcript_has_no_problems(self) -> None:
+        """Also an empty one, and one that ends with the model."""
+        self.assertEqual(problems_of(self.good), [])
+        self.assertEqual(problems_of([]), [])
+
+    def test_each_fault_is_found(self) -> None:
+        """What a provider would refuse is named, with its message. Claims: C8-066, C8-074."""
+        ask, answer, results = self.good
+        first, second, words = results["content"]
+        for fault, messages in {
+            "its turn": [answer],
+            "no content": [ask, {"role": "assistant", "content": []}],
+            "not exactly the results": [ask, answer, {"role": "user", "content": [second, first]}],
+            "calls without results": [ask, answer],
+            "stands before a result": [ask, answer, {"role": "user", "content": [words, first, second]}],
+            "an empty result": [ask, answer, {"role": "user", "content": [first, {**second, "content": " "}]}],
+            "an empty text": [{"role": "user", "content": [text(" ")]}],
+            "used before": [ask, {"role": "assistant", "content": [call("a"), call("a")]}],
+            "no object": [ask, {"role": "assistant", "content": [{**call("a"), "input": "{}"}]}],
+            "does not belong": [{"role": "user", "content": [call("a")]}],
+        }.items():
+            with self.subTest(fault=fault):
+                self.assertTrue(any(fault in line for line in problems_of(messages)), problems_of(messages))
+        missing = [ask, answer, {"role": "user", "content": [first]}]
+        self.assertTrue(problems_of(missing))
+        self.assertTrue(problems_of([ask, answer, {"role": "user", "content": [first, first, second]}]))
+
+    def test_the_list_of_problems_is_bounded(self) -> None:
+        """A broken transcript of any length gives a list that one can read."""
+        self.assertEqual(len(problems_of([{"role": "user", "content": []}] * 1000)), MAX_PROBLEMS)
+
+    def test_a_digest_stands_for_each_beginning(self) -> None:
+        """One for each block; a longer transcript begins with the digests of the shorter one. Claims: C8-058."""
+        digests = prefix_digests(self.good)
+        self.assertEqual(len(digests), 7)
+        self.assertEqual(prefix_digests(self.good[:2]), digests[:4])
+        self.assertNotEqual(prefix_digests(self.good, head=["tools"])[0], digests[0])
+
+    def test_a_change_of_one_byte_is_seen_from_there_on(self) -> None:
+        """What stands before it has the same digests."""
+        changed = [
+            self.good[0],
+            {"role": "assistant", "content": [text("I look!"), call("a"), call("b")]},
+            self.good[2],
+        ]
+        before, after = prefix_digests(self.good), prefix_digests(changed)
+        self.assertEqual([one == other for one, other in zip(before, after, strict=True)], [True] + [False] * 6)
+
+    def test_who_says_something_counts(self) -> None:
+        """The same blocks under another role, or in two messages, are other bytes."""
+        one = prefix_digests([{"role": "user", "content": [text("a"), text("b")]}])
+        other = prefix_digests([{"role": "assistant", "content": [text("a"), text("b")]}])
+        apart = prefix_digests([{"role": "user", "content": [text("a")]}, {"role": "user", "content": [text("b")]}])
+        self.assertEqual(len({one[-1], other[-1], apart[-1]}), 3)
+
+
+if __name__ == "__main__":
+    unittest.main()
