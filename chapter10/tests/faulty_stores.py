@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 from unittest import mock
 
-IDEMPOTENCY = "chapter10.companions.idempotency"
+IDEMPOTENCY = "chapter10.companions.intent_records"
 OUTBOX = "chapter10.companions.outbox"
 
 

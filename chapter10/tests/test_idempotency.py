@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from chapter10.companions import idempotency
+from chapter10.companions import idempotency, intent_records
 from chapter10.companions.idempotency import (
     DEFAULT_TTL_S,
     MAX_RESULT_BYTES,
@@ -1185,9 +1185,9 @@ class BadInputTest(StoreTestCase):
     def test_repeated_queries_are_served_by_an_index(self) -> None:
         """The record, the sweep and the open cases never walk the table."""
         for sql in (
-            idempotency._FIND,
+            intent_records._FIND,
             "SELECT rowid FROM idempotency WHERE expires_at IS NOT NULL AND expires_at <= ? ORDER BY expires_at",
-            f"SELECT key FROM idempotency WHERE {idempotency._IS_OPEN} AND (state = 'unknown' OR (lease_until <= ?"
+            f"SELECT key FROM idempotency WHERE {intent_records._IS_OPEN} AND (state = 'unknown' OR (lease_until <= ?"
             " AND NOT repeatable)) ORDER BY begun_at",
         ):
             plan = self.store.db.execute(f"EXPLAIN QUERY PLAN {sql}", [1] * sql.count("?")).fetchall()

@@ -52,6 +52,7 @@ FLOORS: Final[dict[int, tuple[str, ...]]] = {
         "companions.tasks",
         "companions.transcript",
         "lab.strings",
+        "lab.virtual_time",
     ),
     2: (
         "catalog",
@@ -63,6 +64,7 @@ FLOORS: Final[dict[int, tuple[str, ...]]] = {
         "companions.cancellation",
         "companions.circuit_breaker",
         "companions.heartbeat",
+        "companions.intents",
         "companions.process_stop",
         "companions.result_budget",
         "companions.retry",
@@ -81,7 +83,7 @@ FLOORS: Final[dict[int, tuple[str, ...]]] = {
         "companions.child_process",
         "companions.executor",
         "companions.exports",
-        "companions.idempotency",
+        "companions.intent_records",
         "companions.outbox",
         "companions.registry",
         "companions.tool_list",
@@ -95,6 +97,7 @@ FLOORS: Final[dict[int, tuple[str, ...]]] = {
         "evidence",
         "own_data",
         "companions.gateway",
+        "companions.idempotency",
         "lab.chaos_worker",
         "lab.guards",
         "lab.invariants",
@@ -103,10 +106,17 @@ FLOORS: Final[dict[int, tuple[str, ...]]] = {
     5: (
         "experiments",
         "jobs_command",
+        "companions.scenes.breaker",
+        "companions.scenes.budget",
         "companions.scenes.clocks",
+        "companions.scenes.idempotency",
+        "companions.scenes.interruption",
+        "companions.scenes.mail",
         "companions.scenes.orchestration",
+        "companions.scenes.outbox",
         "companions.scenes.registry",
         "companions.scenes.results",
+        "companions.scenes.retry",
         "companions.scenes.schema",
         "companions.scenes.turn",
         "lab.explorer",
@@ -128,6 +138,36 @@ MARKERS: Final = ("", "companions", "companions.scenes", "lab")
 """Packages whose `__init__` is a docstring (the root adds the version guard): nothing is re-exported."""
 
 REEXPORTS: Final[dict[str, frozenset[str]]] = {
+    # the document's store is one page: intents, records and whole calls are imported from one place
+    "companions.idempotency": frozenset(
+        {
+            "APPLICATION_ID",
+            "Claim",
+            "DEFAULT_TTL_S",
+            "IdempotencyError",
+            "Intent",
+            "LEASE_S",
+            "LeaseLost",
+            "Lifetime",
+            "MAX_INTENT_BYTES",
+            "MAX_LIMIT",
+            "MAX_RESULT_BYTES",
+            "MAX_SECONDS",
+            "MAX_TEXT",
+            "PAYMENT",
+            "QUERY",
+            "Record",
+            "SHARED_OWNER",
+            "STATES",
+            "State",
+            "TABLES",
+            "Verdict",
+            "document_key",
+            "intent_key",
+            "make_intent",
+            "ttl_for",
+        }
+    ),
     "catalog": frozenset({"byte_size"}),  # the chapter measures definitions with it, beside the catalog
     # the document's registry is one page: spec, registry and call are imported from one place
     "companions.registry": frozenset({"ApprovalRequest", "CallContext", "RegistryError", "Status", "ToolSpec"}),

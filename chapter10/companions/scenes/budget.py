@@ -22,7 +22,7 @@ _SUMMARY_S: Final = 4.5
 _SUMMARY_MINIMUM_MS: Final = 3000
 _GRACE_MS: Final = 400
 
-Tool = Callable[[], Awaitable[object]]
+_Tool = Callable[[], Awaitable[object]]
 
 
 def budget_experiment(scene: Scene) -> dict[str, Any]:
@@ -130,7 +130,7 @@ async def _children(loop: VirtualLoop) -> list[dict[str, Any]]:
 
 async def _outcomes(scene: Scene, loop: VirtualLoop) -> list[dict[str, Any]]:
     scene.begin("一次调用只有一个结局 / a run has one outcome")
-    cases: tuple[tuple[str, int, Tool], ...] = (
+    cases: tuple[tuple[str, int, _Tool], ...] = (
         ("returns in time", 1000, _works(0.3)),
         ("stops at its cancel, but returns a value", 1000, _returns_late),
         ("a connect time-out of its own", 1000, _connect_times_out),
@@ -144,7 +144,7 @@ async def _outcomes(scene: Scene, loop: VirtualLoop) -> list[dict[str, Any]]:
     for case, total_ms, tool in cases:
         start, called = loop.time(), [0]
 
-        async def counted(tool: Tool = tool, called: list[int] = called) -> object:
+        async def counted(tool: _Tool = tool, called: list[int] = called) -> object:
             called[0] += 1
             return await tool()
 
@@ -167,7 +167,7 @@ async def _outcomes(scene: Scene, loop: VirtualLoop) -> list[dict[str, Any]]:
     return rows
 
 
-def _works(seconds: float) -> Tool:
+def _works(seconds: float) -> _Tool:
     async def work() -> str:
         await asyncio.sleep(seconds)
         return "done"

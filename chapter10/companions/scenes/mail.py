@@ -48,10 +48,10 @@ _ROUND_S: Final = 11
 """Each round begins after the lease of the one before."""
 _MAX_ROUNDS: Final = 6
 
-Answer = Literal["taken", "unreachable", "lost", "dies first", "dies", "taken twice"]
-Cancel = Literal["never", "before", "after"]
+_Answer = Literal["taken", "unreachable", "lost", "dies first", "dies", "taken twice"]
+_Cancel = Literal["never", "before", "after"]
 
-_FAULTS: Final[tuple[tuple[str, tuple[Answer, ...], Cancel], ...]] = (
+_FAULTS: Final[tuple[tuple[str, tuple[_Answer, ...], _Cancel], ...]] = (
     ("none", (), "never"),
     ("the service is not reached", ("unreachable",), "never"),
     ("the answer is lost", ("lost",), "never"),
@@ -71,8 +71,8 @@ class _Died(Exception):
 class _Service:
     """The mail service: `mailbox` is what the reader finds. It answers by its script, and well when that has ended."""
 
-    def __init__(self, script: tuple[Answer, ...], keeps_keys: bool, clock: Callable[[], float]) -> None:
-        self._script: Iterator[Answer] = iter(script)
+    def __init__(self, script: tuple[_Answer, ...], keeps_keys: bool, clock: Callable[[], float]) -> None:
+        self._script: Iterator[_Answer] = iter(script)
         self._keeps_keys = keeps_keys
         mails = "CREATE TABLE mails (n INTEGER PRIMARY KEY, key TEXT NOT NULL, text TEXT NOT NULL);"
         self.database = Database(":memory:", application_id=INBOX_APPLICATION_ID, migrations=(INBOX_TABLES, mails))
@@ -116,7 +116,7 @@ class _Service:
 class _Play:
     """One plan against one fault: the stores, the service, the time, and who says what happened."""
 
-    def __init__(self, stack: ExitStack, script: tuple[Answer, ...], cancel: Cancel, keeps_keys: bool) -> None:
+    def __init__(self, stack: ExitStack, script: tuple[_Answer, ...], cancel: _Cancel, keeps_keys: bool) -> None:
         self.now = 0.0
         self.cancel_when = cancel
         self.scene: Scene | None = None
@@ -176,7 +176,7 @@ class _Play:
         return "sent"
 
 
-Work = Callable[[_Play, int], None]
+_Work = Callable[[_Play, int], None]
 
 
 def mail_experiment(scene: Scene) -> dict[str, Any]:
@@ -210,7 +210,7 @@ def mail_experiment(scene: Scene) -> dict[str, Any]:
     }
 
 
-def _play(name: str, script: tuple[Answer, ...], cancel: Cancel, scene: Scene | None = None) -> dict[str, Any]:
+def _play(name: str, script: tuple[_Answer, ...], cancel: _Cancel, scene: Scene | None = None) -> dict[str, Any]:
     work, afterwards, keeps_keys = _PLANS[name]
     with ExitStack() as stack:
         play = _Play(stack, script, cancel, keeps_keys)
@@ -233,7 +233,7 @@ def _play(name: str, script: tuple[Answer, ...], cancel: Cancel, scene: Scene | 
         }
 
 
-def _guarded_work(play: _Play, attempt: int, work: Work) -> None:
+def _guarded_work(play: _Play, attempt: int, work: _Work) -> None:
     """The last look before the point of no return, and then the work."""
     if play.cancel_when == "before":
         play.cancel()
@@ -345,7 +345,7 @@ def _relay(play: _Play) -> None:
     play.outbox.mark(batch, verdicts)
 
 
-_PLANS: Final[dict[str, tuple[Work, Callable[[_Play], None], bool]]] = {
+_PLANS: Final[dict[str, tuple[_Work, Callable[[_Play], None], bool]]] = {
     "plain_retry": (_plain, _nothing, False),
     "idempotency_key": (_with_key, _nothing, True),
     "status_query": (_ask, _nothing, False),
