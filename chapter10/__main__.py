@@ -17,12 +17,12 @@ import sqlite3
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, NoReturn
 
 from chapter10.jobs_command import main as jobs
 from chapter10.lab.textio import EXIT_FINE, main_guard
 
-__all__ = ["COMMANDS", "Command", "available", "main"]
+__all__ = ["COMMANDS", "Command", "available", "command", "main"]
 
 
 class Command(NamedTuple):
@@ -79,5 +79,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return EXIT_FINE
 
 
-if __name__ == "__main__":
+def command() -> NoReturn:
+    """Be the installed `chapter10` command: `main`, with the streams and the ends of a program."""
     main_guard(main)
+
+
+if __name__ == "__main__":
+    command()

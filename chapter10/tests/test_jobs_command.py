@@ -8,6 +8,7 @@ import json
 import os
 import signal
 import time
+import tomllib
 import unittest
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,7 +23,7 @@ from chapter10.jobs_command import default_database, main
 from chapter10.jobs_watch import Bar, bar_text, event_line, watch
 from chapter10.lab.job_checker import contents
 from chapter10.tests.job_support import AUGUST, REPORT, JobTestCase
-from chapter10.tests.support import ManualClock, run_python, start_python
+from chapter10.tests.support import TOP, ManualClock, run_python, start_python
 
 SALES = (
     "order_id,month,amount_cents,day\nA,2026-08,1000,2026-08-01\nB,2026-08,2000,2026-08-02\n"
@@ -543,6 +544,15 @@ class TheProgram(unittest.TestCase):
         with mock.patch.object(program, "jobs", return_value=7) as jobs:
             self.assertEqual(program.main(["jobs", "status", "1"]), 7)
         jobs.assert_called_once_with(["status", "1"])
+
+    def test_the_installed_command_is_the_same_program(self) -> None:
+        """The entry point of the package leaves with the exit code of what it ran."""
+        scripts = tomllib.loads((TOP / "pyproject.toml").read_text(encoding="utf-8"))["project"]["scripts"]
+        self.assertEqual(scripts, {"chapter10": "chapter10.__main__:command"})
+        typed = mock.patch("sys.argv", ["chapter10", "jobs", "list"])
+        with typed, mock.patch.object(program, "jobs", return_value=7), self.assertRaises(SystemExit) as caught:
+            program.command()
+        self.assertEqual(caught.exception.code, 7)
 
     def test_without_arguments_it_is_the_map(self) -> None:
         """And an unknown word is usage."""

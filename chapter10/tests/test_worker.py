@@ -293,6 +293,20 @@ class Progress(WorkerTestCase):
             self.assertEqual(self.progress_events(job_id), [(1, 9), (7, 9)])
             self.assertEqual(self.store.get("alice", job_id)["done"], 7)
 
+    def test_everything_done_is_stored_at_once(self) -> None:
+        """A reader sees that all is done while the handler still prepares its delivery."""
+        self.submit()
+        seen: list[int] = []
+
+        def run(context: JobContext) -> Any:
+            context.progress(1, 3)
+            context.progress(3, 3)
+            seen.append(self.store.get("alice", 1)["done"])
+            return REPORT
+
+        self.once(run, progress_every=60)
+        self.assertEqual(seen, [3])
+
     def test_a_progress_that_is_none_is_refused_at_once(self) -> None:
         """The handler learns of its mistake also where the store would not have been asked."""
         self.submit()
