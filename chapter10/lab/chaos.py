@@ -17,7 +17,7 @@ workers do what is left, and the file is examined from outside.
 
 Exit codes: 0 everything holds; 1 something does not, and it is said what; 2 usage. On a system without SIGSTOP nobody
 is stopped, only killed.
-Source: the chapter's recovery from worker failure (claims C10-205 to C10-209, C10-226 to C10-233).
+Source: the chapter's recovery from worker failure (claims C10-207 to C10-209, C10-226 to C10-233).
 """
 
 from __future__ import annotations

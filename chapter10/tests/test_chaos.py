@@ -29,7 +29,7 @@ class ChaosTestCase(FolderTestCase):
     def test_nothing_is_lost_and_nothing_is_doubled(self) -> None:
         """Two seconds of kills, stops, cancels and repeats; then every accepted job has ended, once.
 
-        Claims: C10-205, C10-229, C10-230.
+        Claims: C10-227.
         """
         run = chaos.run_chaos(self.folder, seconds=2, workers=2, seed=7)
         figures = run.figures
@@ -111,7 +111,7 @@ class TwoTerminals(FolderTestCase):
     def test_twenty_exports_survive_a_kill_and_a_freeze(self) -> None:
         """Every job ends once, the late delivery is refused and shows in the statistics, and the watcher saw the truth.
 
-        Claims: C10-226, C10-227, C10-229.
+        Claims: C10-226, C10-227, C10-228.
         """
         story = two_terminals.play(self.folder)
         self.assertEqual(story.wrong, [])

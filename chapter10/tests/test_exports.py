@@ -101,7 +101,7 @@ class Tables(ExportTestCase):
     def test_the_summary_is_exact(self) -> None:
         """Three rows of August, six thousand cents, and one table of one line where no column allows another.
 
-        Claims: C10-168, C10-246.
+        Claims: C10-246.
         """
         self.write(PLAIN)
         job_id = self.submit_export()

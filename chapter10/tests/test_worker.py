@@ -201,7 +201,10 @@ class Errors(WorkerTestCase):
         self.assertTrue(all(type(event["attempt"]) is int for event in events))
 
     def test_the_pause_grows_has_a_cap_and_is_spread(self) -> None:
-        """Twice as long each time, spread by the injected chance, never above the cap."""
+        """Twice as long each time, spread by the injected chance, never above the cap.
+
+        Claims: C10-204.
+        """
         backoff = Backoff(base_ms=1000, cap_ms=6000)
         self.assertEqual([backoff.seconds(attempt, lambda: 0.5) for attempt in (1, 2, 3, 9)], [1.0, 2.0, 4.0, 4.0])
         for attempt in (1, 5, 10**6):

@@ -110,7 +110,7 @@ class RealProcesses(ProcessTestCase):
     def test_a_killed_worker_costs_one_attempt(self) -> None:
         """`kill -9` in the middle of a job: when its lease is over another worker starts it anew.
 
-        Claims: C10-205, C10-226, C10-292.
+        Claims: C10-226, C10-227, C10-292.
         """
         job_id = self.submit_now()
         first = self.start("looks")
@@ -217,7 +217,7 @@ class RealProcesses(ProcessTestCase):
     def test_a_job_that_kills_its_workers_ends(self) -> None:
         """Each death costs an attempt, and the last one ends the job without anybody asking for it.
 
-        Claims: C10-201.
+        Claims: C10-202.
         """
         job_id = self.submit_now(max_attempts=2)
         for attempt in (1, 2):
