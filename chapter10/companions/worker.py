@@ -92,8 +92,8 @@ class Handler:
     `temporary`: errors after which the job is tried again while it has attempts and time. `limit`: the most seconds of
     one attempt; past it `checkpoint` raises, the lease is not renewed any more, and the job may be tried again. It is
     the second of three clocks: shorter than the deadline, and nothing to do with how long a caller waits.
-    `discard(context)`: removes what an attempt left behind whose result does not count. It may be called for what is gone
-    already, its errors are only noted, and it has no limit of its own, so it is short.
+    `discard(context)`: removes what an attempt left behind whose result does not count. It may be called for what is
+    gone already, its errors are only noted, and it has no limit of its own, so it is short.
 
     The recorded code is the error's own `code`, or `handler_failed`: an error's text never gets into the store.
     Raises `WorkerError` (`bad_handler`).
