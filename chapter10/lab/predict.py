@@ -215,7 +215,7 @@ def _ask(page: _Page, question: Question, ask: Callable[[str], str]) -> str:
     letters = "/".join(question.options)
     for _ in range(_MAX_TRIES):
         # The prompt is one of ours: an escape for what the console lacks, as in everything else.
-        page.out.write(f"   {say('predict.choose', page.language, letters=letters)}")
+        page.out.write(f"   {say('predict.choose', page.language, letters=letters)} ")
         page.out.flush()
         typed = ask("").strip().casefold().strip(".")
         if not typed or typed == NO_GUESS:

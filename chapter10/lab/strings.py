@@ -76,7 +76,7 @@ def say(name: str, language: str, **values: object) -> str:
 TABLE: Final[Mapping[str, Text]] = {
     # Predict, then run
     "predict.code": Text("将要运行的代码：", "The code that will run:"),
-    "predict.choose": Text("你的猜测（{letters}；直接回车跳过）：", "Your guess ({letters}; an empty line skips it): "),
+    "predict.choose": Text("你的猜测（{letters}；直接回车跳过）：", "Your guess ({letters}; an empty line skips it):"),
     "predict.unknown": Text("请输入其中一个字母：{letters}。", "Please type one of these letters: {letters}."),
     "predict.silent": Text(
         "这里没有可以输入的终端：问题照印，猜测记作 -。可以用 --answers b,a 作答。",
@@ -151,7 +151,7 @@ TABLE: Final[Mapping[str, Text]] = {
         "[OK] 文件已经在那里，没有改动它：{path}", "[OK] your file is there already and was left as it is: {path}"
     ),
     "exercises.reset": Text("[OK] 重新开始：{path}", "[OK] back at the start: {path}"),
-    "exercises.kept": Text("     原来的文件存在：{path}", "     what you had is in: {path}"),
+    "exercises.kept": Text("原来的文件存在：{path}", "what you had is in: {path}"),
     "exercises.next": Text("下一步：", "Next:"),
     "exercises.edit": Text("用编辑器写完这个文件，然后：", "Finish that file in an editor, then:"),
     "exercises.all_pass": Text("[OK] 练习 {number} 通过。", "[OK] exercise {number} passes."),
@@ -162,7 +162,7 @@ TABLE: Final[Mapping[str, Text]] = {
     "exercises.to_write": Text("[X] 还有 {count} 个标题没有写。", "[X] {count} headings are still to write."),
     "exercises.nothing_yet": Text("[ ] 练习 {number} 还没有开始。", "[ ] exercise {number} is not started."),
     "exercises.untouched": Text(
-        "    文件在那里，但还没有写：{path}", "    the file is there, with nothing written yet: {path}"
+        "文件在那里，但还没有写：{path}", "the file is there, with nothing written yet: {path}"
     ),
     "exercises.called": Text("做了", "called"),
     "exercises.got": Text("得到", "got"),

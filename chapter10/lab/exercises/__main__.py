@@ -161,6 +161,9 @@ class _Desk:
     def say(self, name: str, **values: object) -> None:
         print(say(f"exercises.{name}", self.language, **values))
 
+    def remark(self, name: str, **values: object) -> None:
+        print(f"     {say(f'exercises.{name}', self.language, **values)}")
+
     def next(self, *commands: str) -> None:
         self.say("next")
         for command in commands:
@@ -219,7 +222,7 @@ class _Desk:
         save_text(path, read_text(exercise.stub))
         self.say("reset", path=path)
         if had_one:
-            self.say("kept", path=old)
+            self.remark("kept", path=old)
         return EXIT_FINE
 
     def check(self, exercise: Exercise) -> int:
@@ -235,7 +238,7 @@ class _Desk:
             is_there = self.path(exercise).exists()
             self.say("nothing_yet", number=number)
             if is_there:
-                self.say("untouched", path=self.path(exercise))
+                self.remark("untouched", path=self.path(exercise))
             self.next(f"check {number}" if is_there else f"start {number}", f"hint {number}")
         elif report.failure is not None:
             self.failure(report)

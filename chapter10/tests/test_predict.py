@@ -1,0 +1,486 @@
+"""Guess, run, compare: the letters come from the run, the loop never blocks, and what it points at exists."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import contextlib
+import io
+import json
+import os
+import re
+import unittest
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from chapter10 import experiments
+from chapter10.catalog import Catalog, CatalogError, Grants, Tool
+from chapter10.companions.experiments import GROUPS as COMPANION_GROUPS
+from chapter10.companions.experiments import main as companions_main
+from chapter10.evidence import Scene
+from chapter10.experiments import GROUPS
+from chapter10.jobs import JobStore
+from chapter10.lab import questions
+from chapter10.lab.exercises.book import EXERCISES
+from chapter10.lab.guards import GUARDS, jobs_without
+from chapter10.lab.predict import NO_GUESS, Area, Question, place_of, predict, read_answers
+from chapter10.lab.predictions import AREAS
+from chapter10.lab.strings import Text
+from chapter10.lab.textio import Event
+from chapter10.tests.support import TOP, FolderTestCase, run_python
+
+
+class _Everything(Catalog):
+    """A catalog that forgets who asks, keeps the first of a tie, hands out what fits, and checks nothing later."""
+
+    __slots__ = ()
+
+    def discoverable(self, grants: Grants) -> list[Tool]:
+        return list(self.tools.values())
+
+    def search(self, query: str, grants: Grants, limit: int = 3) -> list[dict[str, Any]]:
+        return super().search(query, grants, 1 if query == "状态" else limit)
+
+    def load(self, hits: list[dict[str, Any]], grants: Grants, budget_bytes: int = 4096) -> list[dict[str, Any]]:
+        try:
+            return super().load(hits, grants, budget_bytes)
+        except CatalogError as error:
+            if error.code != "definition_budget_exceeded":
+                raise
+            return super().load(hits[:1], grants)
+
+    def authorize(self, loaded: dict[str, Any], grants: Grants) -> Tool:
+        return self.tools[loaded["name"]]
+
+
+async def _all_at_once(calls: Sequence[tuple[str, Any]], read: Any, limit: int) -> dict[str, Any]:
+    outcomes = await asyncio.gather(*(read(argument) for _, argument in calls), return_exceptions=True)
+    values = (None if isinstance(outcome, BaseException) else outcome for outcome in outcomes)
+    return {call_id: {"value": value} for (call_id, _), value in zip(calls, values, strict=True)}
+
+
+class _DoneWhenCounted(JobStore):
+    """A store that takes the last report of progress for the end, and reads every event again."""
+
+    def progress(self, job_id: int, attempt: int, done: int, total: int, *, now: Any = None) -> bool:
+        answer = super().progress(job_id, attempt, done, total, now=now)
+        if done == total:
+            self.finish(job_id, attempt, {"total_cents": 0}, now=now)
+        return answer
+
+    def events(self, owner: str, job_id: int, after: int = 0, *more: Any, **options: Any) -> list[dict[str, Any]]:
+        return super().events(owner, job_id)
+
+
+def without(name: str) -> Any:
+    """The store of the failures with one guard taken out."""
+    (guard,) = (guard for guard in GUARDS if guard.name == name)
+    return jobs_without(guard).JobStore
+
+
+@cache
+def guarded(group: str) -> dict[str, Any]:
+    """The run of the chapter."""
+    return GROUPS[group]()
+
+
+@cache
+def naive(group: str) -> dict[str, Any]:
+    """The same run with a rule taken out."""
+    broken: dict[str, tuple[str, Any]] = {
+        "catalog": ("Catalog", _Everything),
+        "boundaries": ("Catalog", _Everything),
+        "concurrency": ("bounded_reads", _all_at_once),
+        "lifecycle": ("JobStore", _DoneWhenCounted),
+    }
+    if group == "failures":
+        with mock.patch.object(experiments, "JobStore", without("stale_attempt.finish")):
+            return GROUPS[group]()
+    name, other = broken[group]
+    with mock.patch.object(experiments, name, other):
+        return GROUPS[group]()
+
+
+@cache
+def answers_of_the_questions() -> dict[str, dict[str, Any]]:
+    """The runs of the second document's questions."""
+    return {name: run(Scene()) for name, run in questions.RUNS.items()}
+
+
+def every_area() -> Iterator[tuple[Area, Mapping[str, Any]]]:
+    """Each area with the result of its run."""
+    for name, area in AREAS.items():
+        yield area, guarded(name)
+    for name, area in questions.AREAS.items():
+        yield area, answers_of_the_questions()[name]
+    for group in COMPANION_GROUPS.values():
+        if group.area is not None:
+            yield group.area, group.run(Scene())
+
+
+class TheQuestions(unittest.TestCase):
+    """Data: complete, right, and pointing at what exists."""
+
+    def test_every_group_of_the_chapter_has_questions(self) -> None:
+        """Five groups, five areas, two or three questions each, a scene of five lines.
+
+        Claims: C10-263, C10-264, C10-265, C10-266, C10-267.
+        """
+        self.assertEqual(list(AREAS), list(GROUPS))
+        for area, _ in every_area():
+            with self.subTest(area=area.name):
+                self.assertIn(len(area.questions), (2, 3))
+                self.assertLessEqual(len(area.scene), 5)
+                self.assertEqual(len({question.name for question in area.questions}), len(area.questions))
+                for question in area.questions:
+                    self.assertIn("".join(question.options), ("ab", "abc", "abcd"))
+
+    def test_the_truth_of_a_run_is_one_of_the_options(self) -> None:
+        """The letter is worked out from the result, and the fields that decide it are in the result."""
+        for area, result in every_area():
+            for question in area.questions:
+                with self.subTest(question=f"{area.name}.{question.name}"):
+                    self.assertIn(question.truth(result), question.options)
+                    for name in question.shows:
+                        self.assertIn(name.partition(".")[0], result)
+
+    def test_no_letter_is_written_down(self) -> None:
+        """A run with a rule taken out gives another letter for at least one question of each group."""
+        for name, area in AREAS.items():
+            with self.subTest(group=name):
+                letters = [(q.truth(guarded(name)), q.truth(naive(name))) for q in area.questions]
+                self.assertTrue(any(right != other for right, other in letters), letters)
+
+    def test_the_letters_of_the_chapter(self) -> None:
+        """What a reader with the book in hand works out.
+
+        Claims: C10-270, C10-271, C10-273, C10-275, C10-276.
+        """
+        letters = {name: "".join(q.truth(guarded(name)) for q in area.questions) for name, area in AREAS.items()}
+        self.assertEqual(
+            letters, {"catalog": "bcc", "boundaries": "bcb", "concurrency": "bc", "lifecycle": "bbb", "failures": "bcb"}
+        )
+
+    def test_other_flags_give_other_letters(self) -> None:
+        """The change that is proposed at the end really changes what is asked about."""
+        for result, question, letter in (
+            (GROUPS["boundaries"]("订单"), AREAS["boundaries"].questions[0], "a"),
+            (GROUPS["concurrency"](3), AREAS["concurrency"].questions[0], "c"),
+            (GROUPS["failures"](3), AREAS["failures"].questions[0], "a"),
+        ):
+            self.assertEqual(question.truth(result), letter)
+
+    def test_what_no_option_names_is_said_to_be_none(self) -> None:
+        """A truth may be empty; it never invents a letter."""
+        self.assertEqual(AREAS["catalog"].questions[0].truth({"discoverable": 17}), "")
+
+    def test_every_test_that_is_named_exists(self) -> None:
+        """The command that is printed runs one test of the suite."""
+        for area, _ in every_area():
+            for question in area.questions:
+                with self.subTest(test=question.test):
+                    self.assertTrue(names_a_test(question.test))
+
+    def test_every_command_that_is_proposed_is_a_command(self) -> None:
+        """It starts the program itself with options that it knows."""
+        for area, _ in every_area():
+            with self.subTest(area=area.name):
+                self.assertTrue(area.change[0].startswith("python -m chapter10."))
+                if area.change[0].startswith("python -m chapter10.experiments "):
+                    self.assertIn("--predict", area.change[0])
+                    self.assertIn("--group ", area.change[0])
+
+    def test_a_place_is_looked_up(self) -> None:
+        """The line is the one in which the function begins."""
+        for function in {code for area, _ in every_area() for code in (*area.code, *(q.code for q in area.questions))}:
+            file, _, line = place_of(function).rpartition(":")
+            text = (TOP / file).read_text(encoding="utf-8").splitlines()
+            below = " ".join(text[int(line) - 1 : int(line) + 3])
+            self.assertRegex(below, rf"(def|class) {function.__name__}\b")
+
+
+def names_a_test(dotted: str) -> bool:
+    """Whether `module.Class.method` is a test of this suite, from its syntax."""
+    module, _, rest = dotted.partition(".")
+    path = TOP / "chapter10" / "tests" / f"{module}.py"
+    if not path.is_file():
+        return False
+    wanted = rest.split(".") if rest else []
+    body: list[ast.stmt] = ast.parse(path.read_bytes()).body
+    for name in wanted:
+        found = [
+            node
+            for node in body
+            if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and node.name == name
+        ]
+        if not found:
+            return False
+        body = found[0].body
+    return True
+
+
+class DocumentQuestions(unittest.TestCase):
+    """The three questions at the end of the second document."""
+
+    def test_greedy_is_not_the_cheapest(self) -> None:
+        """It replaces 50,000 characters where 6,000 would do; both replace one result.
+
+        Claims: C8-083.
+        """
+        result = answers_of_the_questions()["greedy"]
+        self.assertEqual((result["greedy_reads_back_chars"], result["cheapest_reads_back_chars"]), (50_000, 6_000))
+        self.assertEqual((len(result["greedy_replaces"]), result["fewest_replaced"]), (1, 1))
+        self.assertEqual(result["cheapest_replaces"], ["note"])
+
+    def test_freezing_costs_room_and_saves_the_prefix(self) -> None:
+        """Under a tighter limit the frozen way is over it and unchanged; the stateless way is within and changed.
+
+        Claims: C8-084.
+        """
+        result = answers_of_the_questions()["freezing"]
+        self.assertEqual((result["frozen_over_limit"], result["stateless_over_limit"]), (True, False))
+        self.assertEqual(result["frozen_same_prefix_chars"], result["first_request_chars"])
+        self.assertLess(result["stateless_same_prefix_chars"], 1_000)
+        self.assertEqual(result["stateless_replaced"], ["log"])
+
+    def test_a_wrong_order_is_kept_because_it_may_be_right(self) -> None:
+        """Edit then Read runs as written; moving the read changes what it sees.
+
+        Claims: C8-085.
+        """
+        result = answers_of_the_questions()["order"]
+        self.assertEqual(result["executed"], result["model_wrote"])
+        self.assertEqual((result["read_as_written"], result["read_if_moved"]), ("limit = 2", "limit = 1"))
+
+    def test_the_command_prints_json_or_asks(self) -> None:
+        """All three, one of them, or one with a guess first."""
+        self.assertEqual(list(json.loads(said(questions.main))), ["greedy", "freezing", "order"])
+        self.assertEqual(json.loads(said(questions.main, "--group", "order"))["executed"], ["Edit", "Read"])
+        text = said(questions.main, "--group", "order", "--predict", "--answers", "a,a", "--no-save", "--lang", "en")
+        self.assertIn("-> same", text)
+        self.assertIn("-> different", text)
+
+
+def said(main: Any, *arguments: str) -> str:
+    """What a program prints; it ends with 0."""
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        code = main(list(arguments))
+    assert code == 0, code
+    return out.getvalue()
+
+
+def small_area() -> Area:
+    """An area with two questions, for the loop."""
+    text = Text("中", "en")
+    options = {"a": Text("甲", "one"), "b": Text("乙", "two")}
+    question = Question(
+        "first", text, options, lambda r: r["letter"], ("letter",), text, "节", place_of, "test_predict.TheLoop"
+    )
+    return Area(
+        "small", text, (text,), (place_of,), (question, replace(question, name="second")), ("python -m x", text)
+    )
+
+
+class TheLoop(FolderTestCase):
+    """Ask, run, compare."""
+
+    def loop(self, lines: Sequence[str | type[BaseException]] | None, **options: Any) -> str:
+        """Run the loop with what a reader types; an exception stands for a key."""
+        typed = iter(lines or ())
+        letter = options.pop("letter", "a")
+
+        def ask(prompt: str) -> str:
+            line = next(typed)
+            if isinstance(line, str):
+                return line
+            raise line
+
+        out = io.StringIO()
+        code = predict(
+            small_area(),
+            lambda: ({"letter": letter}, [("", [Event(1, "x", "runs", "well")])]),
+            ask=None if lines is None else ask,
+            out=out,
+            **options,
+        )
+        self.assertEqual(code, 0)
+        self.assertEqual(list(typed), [])
+        return out.getvalue()
+
+    def test_a_guess_is_same_or_different(self) -> None:
+        """Capitals and a full stop are forgiven; the order is scene, questions, run, comparison, change."""
+        text = self.loop(["A", "b."])
+        self.assertIn("-> same", text)
+        self.assertIn("-> different", text)
+        places = [
+            text.index(part) for part in ("The code that will run", "1. en", "Now it runs", "Compare", "change one")
+        ]
+        self.assertEqual(places, sorted(places))
+        self.assertIn("test_predict.TheLoop", text)
+        self.assertIn("chapter10/lab/predict.py:", text)
+        self.assertIn("-> well", text)
+
+    def test_an_empty_line_skips_one_question(self) -> None:
+        """The next one is still asked."""
+        text = self.loop(["", "a"])
+        self.assertIn("-> no guess", text)
+        self.assertIn("-> same", text)
+
+    def test_an_interrupt_or_the_end_skips_the_rest_and_the_run_goes_on(self) -> None:
+        """No second line is asked for."""
+        for key in (KeyboardInterrupt, EOFError):
+            with self.subTest(key=key.__name__):
+                text = self.loop([key])
+                self.assertEqual(text.count("-> no guess"), 2)
+                self.assertIn("Now it runs", text)
+
+    def test_a_line_that_is_no_letter_is_asked_for_again_three_times(self) -> None:
+        """Then the question counts as skipped."""
+        text = self.loop(["x", "yes", "c", "b"], letter="b")
+        self.assertEqual(text.count("Please type one of these letters"), 3)
+        self.assertIn("-> no guess", text)
+        self.assertIn("-> same", text)
+
+    def test_without_a_terminal_the_questions_are_printed_and_the_run_goes_on(self) -> None:
+        """Nothing blocks, and the page says what happened."""
+        text = self.loop(None)
+        self.assertIn("There is no terminal", text)
+        self.assertIn("1. en", text)
+        self.assertEqual(text.count("-> no guess"), 2)
+
+    def test_a_result_outside_the_options_is_said_to_be(self) -> None:
+        """The guess is different, and no letter is made up."""
+        text = self.loop(None, answers=["a", "-"], letter="")
+        self.assertIn("none of the options", text)
+        self.assertIn("-> different", text)
+
+    def test_guesses_are_kept_beside_those_of_other_areas(self) -> None:
+        """In one small JSON file, ASCII with LF; without a folder nothing is kept."""
+        path = self.folder / "work" / "predictions.json"
+        self.loop(None, answers=["b", "-"])
+        self.assertFalse(path.exists())
+        path.parent.mkdir()
+        path.write_text('{"other": {"q": "c"}}', encoding="utf-8")
+        text = self.loop(None, answers=["b", "-"], folder=path.parent)
+        self.assertIn("predictions.json", text)
+        self.assertNotIn(b"\r", path.read_bytes())
+        kept = json.loads(path.read_text(encoding="ascii"))
+        self.assertEqual(kept, {"other": {"q": "c"}, "small": {"first": "b", "second": NO_GUESS}})
+
+    def test_a_spoilt_file_of_guesses_is_begun_anew(self) -> None:
+        """It is no reason to lose the run."""
+        path = self.folder / "predictions.json"
+        for content in (b"\xff\xfe", b"[1]", b"{"):
+            path.write_bytes(content)
+            self.loop(None, answers=["b", "a"], folder=self.folder)
+            self.assertEqual(json.loads(path.read_text(encoding="ascii"))["small"]["first"], "b")
+
+    def test_a_folder_that_cannot_be_written_does_not_disturb_the_run(self) -> None:
+        """One line says so; the exit code is still 0."""
+        blocked = self.folder / "file"
+        blocked.write_text("x", encoding="utf-8")
+        self.assertIn("were not saved", self.loop(None, answers=["a", "a"], folder=blocked / "my_work"))
+
+    def test_a_skipped_round_keeps_nothing(self) -> None:
+        """Old guesses are not wiped out by somebody who only looks."""
+        self.loop(None, folder=self.folder)
+        self.assertEqual(list(self.folder.iterdir()), [])
+
+    def test_answers_are_letters_of_the_questions(self) -> None:
+        """Missing ones are skipped; a letter that is none, or one too many, is refused."""
+        area = small_area()
+        self.assertEqual(read_answers(area, "B, a"), ["b", "a"])
+        self.assertEqual(read_answers(area, ",a"), ["-", "a"])
+        self.assertEqual(read_answers(area, "-"), ["-", "-"])
+        self.assertEqual(read_answers(area, ""), ["-", "-"])
+        for text in ("c", "a,b,a", "ab", "a;b"):
+            with self.subTest(text=text), self.assertRaises(ValueError):
+                read_answers(area, text)
+
+
+class TheCommand(FolderTestCase):
+    """`python -m chapter10.experiments --group G --predict`."""
+
+    def test_every_group_asks_runs_and_compares(self) -> None:
+        """In both languages, from the same run; the plain command stays silent JSON.
+
+        Claims: C10-263, C10-264, C10-265, C10-266, C10-267, C10-277.
+        """
+        for group, area in AREAS.items():
+            for language in ("zh", "en"):
+                with self.subTest(group=group, language=language):
+                    text = said(
+                        experiments.main,
+                        "--group",
+                        group,
+                        "--predict",
+                        "--answers",
+                        "a",
+                        "--no-save",
+                        "--lang",
+                        language,
+                    )
+                    for question in area.questions:
+                        self.assertEqual(text.count(question.ask.in_language(language)), 2)
+                        self.assertIn(question.test, text)
+                        self.assertIn(question.section, text)
+            self.assertEqual(json.loads(said(experiments.main, "--group", group)), guarded(group))
+
+    def test_a_program_without_a_terminal_ends_with_0(self) -> None:
+        """Nothing is asked, nothing is kept, and any console can show it."""
+        for encoding in ("utf-8", "ascii"):
+            child = run_python(
+                ["-m", "chapter10.experiments", "--group", "concurrency", "--predict"],
+                environment={"PYTHONIOENCODING": encoding, "CHAPTER10_WORK": str(self.folder), "CHAPTER10_LANG": "zh"},
+            )
+            self.assertEqual((child.returncode, child.stderr), (0, ""))
+            self.assertIn("peak_in_flight", child.stdout)
+        self.assertEqual(list(self.folder.iterdir()), [])
+
+    def test_guesses_go_to_the_readers_folder(self) -> None:
+        """Unless the reader says `--no-save`."""
+        with mock.patch.dict(os.environ, {"CHAPTER10_WORK": str(self.folder)}):
+            said(experiments.main, "--group", "catalog", "--predict", "--answers", "c,a", "--lang", "en")
+        kept = json.loads(Path(self.folder, "predictions.json").read_text(encoding="utf-8"))
+        self.assertEqual(kept, {"catalog": {"visible": "c", "share": "a", "part": "-"}})
+
+    def test_other_flags_go_with_predict(self) -> None:
+        """The letters follow the flags of the run."""
+        text = said(
+            experiments.main, "--group", "concurrency", "--limit", "3", "--predict", "--answers", "c", "--no-save",
+            "--lang", "en",
+        )  # fmt: skip
+        self.assertIn("at most?   -> same", text)
+
+    def test_a_companion_group_brings_its_own_questions(self) -> None:
+        """A group with an area is asked about, a group without is refused with the names of those that have one."""
+        group = next(iter(COMPANION_GROUPS))
+        questioned = replace(COMPANION_GROUPS[group], area=replace(small_area(), questions=()))
+        with mock.patch.dict(COMPANION_GROUPS, {group: questioned}):
+            text = said(companions_main, "--group", group, "--predict", "--no-save", "--lang", "en")
+        self.assertIn("Now it runs", text)
+        silent = replace(COMPANION_GROUPS[group], area=None)
+        with (
+            mock.patch.dict(COMPANION_GROUPS, {group: silent}),
+            contextlib.redirect_stderr(io.StringIO()) as err,
+            self.assertRaises(SystemExit) as caught,
+        ):
+            companions_main(["--group", group, "--predict"])
+        self.assertEqual(caught.exception.code, 2)
+        self.assertIn("there are no questions about", err.getvalue())
+
+    def test_the_hints_name_commands_that_exist(self) -> None:
+        """A hint that sends a reader to a group names one that is there."""
+        for exercise in EXERCISES.values():
+            for hint in exercise.hints:
+                for group in re.findall(r"--group (\w+)", hint.zh + hint.en):
+                    self.assertIn(group, AREAS)
+
+
+if __name__ == "__main__":
+    unittest.main()
