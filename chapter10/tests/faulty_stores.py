@@ -14,7 +14,7 @@ from typing import Any
 from unittest import mock
 
 IDEMPOTENCY = "chapter10.companions.intent_records"
-OUTBOX = "chapter10.companions.outbox"
+OUTBOX = "chapter10.companions.outbox_rows"
 
 
 class CacheServer:

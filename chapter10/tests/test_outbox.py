@@ -14,6 +14,7 @@ from itertools import pairwise
 from typing import Any
 
 from chapter10.companions import outbox as module
+from chapter10.companions import outbox_rows
 from chapter10.companions.outbox import (
     AGEING_S,
     BATCH_LIMIT,
@@ -914,13 +915,13 @@ class UpkeepTest(OutboxTestCase):
     def test_repeated_queries_are_served_by_an_index(self) -> None:
         """Due rows, dead leases, queues, alarms and archive never walk the table."""
         for sql in (
-            module._DUE,
+            outbox_rows._DUE,
             "SELECT ordering_key FROM outbox WHERE status = 'claimed' AND lease_until <= ?",
-            f"SELECT id FROM outbox WHERE {module._QUEUED} ORDER BY coalesce(anchor, id), id LIMIT 1",
+            f"SELECT id FROM outbox WHERE {outbox_rows._QUEUED} ORDER BY coalesce(anchor, id), id LIMIT 1",
             "SELECT 1 FROM outbox WHERE ordering_key = ? AND turn = 1",
             "SELECT 1 FROM outbox WHERE status = 'pending' LIMIT 5",
             "SELECT 1 FROM outbox WHERE status = 'dead' AND ended_at IS NOT NULL LIMIT 5",
-            f"{module._STATUS} WHERE status = 'dead' AND ended_at IS NOT NULL ORDER BY ended_at, id LIMIT 5",
+            f"{outbox_rows._STATUS} WHERE status = 'dead' AND ended_at IS NOT NULL ORDER BY ended_at, id LIMIT 5",
             "SELECT id FROM outbox WHERE status = 'sent' AND ended_at IS NOT NULL AND ended_at <= ?"
             " ORDER BY ended_at, id",
         ):
