@@ -58,13 +58,13 @@ from chapter10.companions.result_store import (
     check_name,
     content_size,
     content_text,
-    encoded,
     is_name,
     preview,
     preview_size,
     visible_content,
     whole_number,
 )
+from chapter10.companions.result_text import encoded
 
 __all__ = [
     "DEFAULT_MAX_RESULT_CHARS",

@@ -25,11 +25,12 @@ import json
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from chapter10.canonical import CanonicalError, CodedError, canonical
+from chapter10.canonical import CanonicalError, CodedError
+from chapter10.companions.result_text import canonical_text, encoded, is_empty, whole_characters
 
 __all__ = [
     "MAX_STORED_CHARS",
@@ -43,8 +44,6 @@ __all__ = [
     "check_name",
     "content_size",
     "content_text",
-    "encoded",
-    "is_empty",
     "is_name",
     "preview",
     "preview_size",
@@ -88,18 +87,6 @@ class ResultStoreError(CodedError, RuntimeError):
     """Raised when the disk refuses: `result_not_stored` or `result_not_read`; the cause is attached."""
 
 
-def is_empty(content: object) -> bool:
-    """Is this one of the six empty forms: missing or None, "", blanks, [], only empty text blocks?
-
-    0, False, an empty dict and an image are something. Source: claims C8-071, C8-072.
-    """
-    if content is None:
-        return True
-    if isinstance(content, str):
-        return not content or content.isspace()  # stops at the first character and copies nothing
-    return isinstance(content, list) and all(_is_empty_block(block) for block in content)
-
-
 def visible_content(tool_name: str, content: object, *, is_error: bool = False, log: Log | None = None) -> Any:
     """Return `content` as text or blocks that are not empty (C8-069).
 
@@ -113,13 +100,13 @@ def visible_content(tool_name: str, content: object, *, is_error: bool = False, 
             log("tool_empty_result", {"toolName": tool_name})
         return f"({tool_name} failed with no message)" if is_error else f"({tool_name} completed with no output)"
     if isinstance(content, str):
-        return _clean(content)
+        return whole_characters(content)
     try:
-        if isinstance(content, list) and all(isinstance(block, dict) and "type" in block for block in content):
-            return json.loads(canonical([_clean_block(block) for block in content]))
-        return canonical(content)
+        text = canonical_text(content)
     except CanonicalError as error:
         raise BudgetError("bad_input", error.reason) from None
+    is_blocks = isinstance(content, list) and all(isinstance(block, dict) and "type" in block for block in content)
+    return json.loads(text) if is_blocks else text
 
 
 def content_size(content: object) -> int:
@@ -258,15 +245,11 @@ class ResultStore:
         raise FileExistsError
 
 
-def encoded(text: str) -> Iterator[bytes]:
-    """The UTF-8 of a text in chunks, so that no second copy of the whole is made."""
-    for start in range(0, len(text), _CHUNK_CHARS):
-        yield text[start : start + _CHUNK_CHARS].encode("utf-8")
-
-
 def is_name(value: object) -> bool:
     """Is it a text of 1 to `MAX_TEXT` characters without NUL and lone surrogates?"""
-    return isinstance(value, str) and 0 < len(value) <= MAX_TEXT and _clean(value) == value and "\0" not in value
+    return (
+        isinstance(value, str) and 0 < len(value) <= MAX_TEXT and whole_characters(value) == value and "\0" not in value
+    )
 
 
 def check_name(value: object) -> None:
@@ -282,34 +265,11 @@ def whole_number(value: float) -> int:
     return value
 
 
-def _clean(text: str) -> str:
-    """Return a text that UTF-8 can carry: pairs of surrogates joined, lone ones replaced by U+FFFD."""
-    if text.isascii():
-        return text
-    try:
-        for _ in encoded(text):
-            pass
-    except UnicodeEncodeError:
-        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return text
-
-
-def _clean_block(block: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: _clean(value) if isinstance(value, str) else value for key, value in block.items()}
-
-
 def _texts(content: object) -> list[str]:
     if not isinstance(content, list):
         return []
     texts = [block.get("text") for block in content if isinstance(block, dict) and block.get("type") == "text"]
     return [text for text in texts if isinstance(text, str)]
-
-
-def _is_empty_block(block: object) -> bool:
-    if not isinstance(block, dict) or block.get("type") != "text":
-        return False
-    text = block.get("text")
-    return not isinstance(text, str) or not text or text.isspace()
 
 
 def _cut(text: str, end: int) -> int:

@@ -1,4 +1,7 @@
-"""What a handler returned becomes the text that a model reads: stable, without secrets, and cut where it is safe.
+"""What a tool returned becomes the text that a model reads: stable, without secrets, and cut where it is safe.
+
+The one place that knows what is empty, how half a character is repaired, and how a value becomes text; the
+registry and the result budget both ask here.
 
 R1  A string stays as it is; any other JSON value is its canonical JSON, not Python's `str` of it.
 R2  A value without content (None, "", white space, [], text blocks that are all empty) is the empty text, so
@@ -16,37 +19,55 @@ Source: the document on the tool registry, its path of a result (claims T6-005, 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any, Final
 
 from chapter10.canonical import CanonicalError, canonical
 
-__all__ = ["REDACTED", "cut_text", "is_empty", "redact_secrets", "result_text"]
+__all__ = [
+    "REDACTED",
+    "canonical_text",
+    "cut_text",
+    "encoded",
+    "is_empty",
+    "redact_secrets",
+    "result_text",
+    "whole_characters",
+]
 
 REDACTED: Final = "[redacted]"
+_CHUNK_CHARS: Final = 65_536
 
 
 def is_empty(value: object) -> bool:
-    """Say whether a result has no content that a model could read. Source: claims C8-071, C8-072."""
+    """Say whether a result has no content that a model could read: the six empty forms.
+
+    None (or missing), "", blanks, [], only text blocks without text. 0, False, {} and an image are something.
+    Source: claims C8-071, C8-072.
+    """
     if value is None:
         return True
-    if type(value) is str:
-        return not value or value.isspace()
-    return type(value) is list and all(_is_empty_block(item) for item in value)
+    if isinstance(value, str):
+        return not value or value.isspace()  # stops at the first character and copies nothing
+    return isinstance(value, list) and all(_is_empty_block(item) for item in value)
 
 
 def _is_empty_block(item: Any) -> bool:
-    if type(item) is not dict or item.get("type") != "text":
+    if not isinstance(item, dict) or item.get("type") != "text":
         return False
-    text = item.get("text", "")
-    return type(text) is str and not text.strip()
+    text = item.get("text")
+    return not isinstance(text, str) or not text or text.isspace()
 
 
 def result_text(value: object) -> str:
     """Return the text of a result (R1, R2). Raises `CanonicalError` (`not_json`) for what is no JSON value."""
     if is_empty(value):
         return ""
-    if type(value) is str:
-        return _whole_characters(value)
+    return whole_characters(value) if type(value) is str else canonical_text(value)
+
+
+def canonical_text(value: object) -> str:
+    """Return the canonical JSON of a value, with half characters repaired. Raises `CanonicalError` (`not_json`)."""
     try:
         return canonical(value)
     except CanonicalError as error:
@@ -55,20 +76,30 @@ def result_text(value: object) -> str:
     return canonical(_with_whole_characters(value))
 
 
-def _whole_characters(text: str) -> str:
-    """Join halves of characters that belong together, and replace the ones that do not by U+FFFD."""
+def whole_characters(text: str) -> str:
+    """Join halves of characters that belong together, and replace the ones that do not by U+FFFD.
+
+    A text that is whole comes back as it is; finding that out makes no second copy of it.
+    """
     if text.isascii():
         return text
     try:
-        text.encode("utf-8")
+        for _ in encoded(text):
+            pass
     except UnicodeEncodeError:
         return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     return text
 
 
+def encoded(text: str) -> Iterator[bytes]:
+    """The UTF-8 of a text in chunks, so that no second copy of the whole is made."""
+    for start in range(0, len(text), _CHUNK_CHARS):
+        yield text[start : start + _CHUNK_CHARS].encode("utf-8")
+
+
 def _with_whole_characters(value: Any) -> Any:
     if type(value) is str:
-        return _whole_characters(value)
+        return whole_characters(value)
     if type(value) is list:
         return [_with_whole_characters(item) for item in value]
     if type(value) is dict:
