@@ -61,6 +61,8 @@ __all__ = ["LOOK_SECONDS", "Backoff", "Handler", "Note", "Outcome", "Worker", "W
 LOOK_SECONDS: Final = 0.1
 """A checkpoint reads the job's row at most this often; in between it compares two numbers."""
 _MOST_SECONDS: Final = 24 * 60 * 60.0
+_LOG_BUSY_SECONDS: Final = 1.0
+"""A statistic is not worth a longer wait; the heartbeat waits with it."""
 
 _LIVE: Final = "state IN ('queued', 'running', 'cancel_requested')"
 _JOB: Final = "SELECT owner, intent, deadline FROM jobs WHERE id = ?"
@@ -543,7 +545,7 @@ class Worker:
     def _refused(self, held: Held, verb: str, code: str) -> None:
         self._note("refused", held.job_id, held.attempt, f"{verb}: {code}")
         try:
-            with WorkerLog(log_path(self._path)) as log:
+            with WorkerLog(log_path(self._path), busy_seconds=_LOG_BUSY_SECONDS) as log:
                 log.refused(held.owner, self._name, held.job_id, held.attempt, verb, code, at=self.clock())
         except StoreError as error:  # a statistic is lost, and no job
             self._note("log_trouble", held.job_id, held.attempt, error.code, error)
