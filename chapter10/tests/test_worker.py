@@ -878,6 +878,8 @@ class Beats(WorkerTestCase):
         self.clock.now = 3.0
         self.heart.look(self.store)
         self.assertEqual((self.state(1), self.overrun, self.held.over), ("queued", [1], "worker_stopped"))
+        self.heart.look(self.store)
+        self.assertEqual(self.overrun, [1], "it is put back once")
 
     def test_the_belief_is_never_longer_than_the_lease(self) -> None:
         """What the worker counts with was read from the clock before the store read it."""
