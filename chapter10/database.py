@@ -16,6 +16,8 @@ D4  A broken machine looks different from a caller's mistake: `StoreError` with 
     `sqlite3.IntegrityError` that it is, after the rollback.
 D5  A file belongs to one kind of store (`application_id`) and has a version (`user_version`). An
     older version is upgraded in place, a newer one and a stranger's file are refused untouched.
+D6  Of several processes that write, none is left out for long: they take turns, where the system has the
+    locks for it (see `turnstile`). D1 to D5 hold without that.
 
 It works from SQLite 3.34 up and uses neither `RETURNING` nor `STRICT`. It does not survive a disk
 that lies about having written. A `Database` belongs to the thread that made it, and its
@@ -32,6 +34,7 @@ from types import TracebackType
 from typing import Any, Final
 
 from chapter10.canonical import CodedError
+from chapter10.turnstile import Turnstile
 
 __all__ = ["BUSY_SECONDS", "MAX_BUSY_SECONDS", "Database", "StoreError", "Transaction"]
 
@@ -40,6 +43,7 @@ BUSY_SECONDS: Final = 10.0
 MAX_BUSY_SECONDS: Final = 24 * 60 * 60.0
 """The longest such wait; SQLite counts it in milliseconds and in 32 bits."""
 
+_NO_FILE: Final = (":memory:", b":memory:")
 _WAL_LIMIT_BYTES: Final = 16 * 1024 * 1024
 _JOURNAL_TRIES: Final = 100
 # SQLITE_PROTOCOL: too many processes raced for the first lock of a WAL file; it passes, as the others do.
@@ -66,10 +70,11 @@ class StoreError(CodedError, RuntimeError):
 class Transaction:
     """`with database.write():` one `BEGIN IMMEDIATE` … `COMMIT`, or `ROLLBACK` on any error."""
 
-    __slots__ = ("_connection",)
+    __slots__ = ("_connection", "_turnstile")
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: sqlite3.Connection, turnstile: Turnstile) -> None:
         self._connection = connection
+        self._turnstile = turnstile
 
     def __enter__(self) -> sqlite3.Connection:
         connection = self._connection
@@ -78,6 +83,7 @@ class Transaction:
                 # Ctrl-C can strike between a block and its `__exit__`. What that left open was never
                 # committed and holds the write lock against everybody.
                 connection.execute("ROLLBACK")
+            self._turnstile.enter()
             connection.execute("BEGIN IMMEDIATE")
         except BaseException as error:
             # Not only a BEGIN that failed: an interrupt may come right after one that did not.
@@ -93,6 +99,7 @@ class Transaction:
         if error is None:
             try:
                 self._connection.execute("COMMIT")
+                self._turnstile.leave()
                 return
             except BaseException as failed:
                 self._rollback()
@@ -110,6 +117,8 @@ class Transaction:
             self._connection.execute("ROLLBACK")
         except sqlite3.Error:
             pass
+        finally:
+            self._turnstile.leave()
 
 
 class Database:
@@ -118,7 +127,7 @@ class Database:
     `path`: a file (`:memory:` gives a private one). `application_id`: a number that marks our kind of
     file. `migrations`: SQL scripts; the file's version is how many of them have run, each in one
     transaction with the number. `busy_seconds`: how long to wait for another process's lock, 0 to
-    `MAX_BUSY_SECONDS`.
+    `MAX_BUSY_SECONDS`; the wait for a turn comes before it and takes a second at most.
 
     Raises `StoreError` when the path cannot be opened or is not ours.
     """
@@ -144,10 +153,12 @@ class Database:
             self.connection = sqlite3.connect(name, timeout=busy_seconds, isolation_level=None, cached_statements=256)
         except (sqlite3.Error, ValueError) as error:  # ValueError: a NUL in the name
             raise _store_error(error) from error
+        self._turnstile = Turnstile(None if name in _NO_FILE else os.fsdecode(name), busy_seconds)
         try:
             self._prepare(application_id, migrations)
         except BaseException:
             self.connection.close()
+            self._turnstile.close()
             raise
 
     def write(self) -> Transaction:
@@ -155,7 +166,7 @@ class Database:
 
         Raises `StoreError`; a `sqlite3.IntegrityError` passes through after the rollback.
         """
-        return Transaction(self.connection)
+        return Transaction(self.connection, self._turnstile)
 
     def row(self, sql: str, parameters: Sequence[object] = ()) -> Any:
         """Return the first row of a query, or None. Raises `StoreError`."""
@@ -177,6 +188,7 @@ class Database:
             self.connection.close()
         except sqlite3.Error as error:
             raise _store_error(error) from error
+        self._turnstile.close()
 
     def _prepare(self, application_id: int, migrations: Sequence[str]) -> None:
         try:

@@ -14,6 +14,7 @@ from unittest import mock
 
 from chapter10.database import MAX_BUSY_SECONDS, Database, StoreError, Transaction
 from chapter10.tests.support import FolderTestCase, start_python
+from chapter10.turnstile import Turnstile
 
 OURS = 0x7E57
 FIRST = "CREATE TABLE things (name TEXT PRIMARY KEY, CONSTRAINT not_empty CHECK (name <> ''));"
@@ -149,7 +150,7 @@ class Transactions(DatabaseTestCase):
 
         with closing(sqlite3.connect(self.path, isolation_level=None, factory=Struck)) as connection:
             with self.assertRaises(KeyboardInterrupt):
-                Transaction(connection).__enter__()
+                Transaction(connection, Turnstile(None, 0)).__enter__()
             self.assertFalse(connection.in_transaction)
 
     @unittest.skipUnless(hasattr(signal, "setitimer"), "no interval timer on this system")

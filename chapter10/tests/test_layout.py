@@ -37,7 +37,7 @@ from chapter10.tests.syntax import (
 )
 
 FLOORS: Final[dict[int, tuple[str, ...]]] = {
-    0: ("canonical",),
+    0: ("canonical", "turnstile"),
     1: (
         "database",
         "postings",
@@ -222,7 +222,7 @@ REEXPORTS: Final[dict[str, frozenset[str]]] = {
 COMPILES_A_READERS_FILE: Final[dict[str, str]] = {}
 """Lab modules that compile the file which a reader wrote, each with the reason."""
 
-PLATFORM_IMPORTS: Final = frozenset({("database", "fcntl")})
+PLATFORM_IMPORTS: Final = frozenset({("turnstile", "fcntl")})
 """Modules of one system only, each behind a `try`: (module, what it imports)."""
 
 READS_A_CLOCK: Final[dict[str, str]] = {

@@ -1,0 +1,358 @@
+"""Who writes next is fair, is advice only, and holds nobody up for ever."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import subprocess
+import unittest
+from contextlib import closing
+from pathlib import Path
+from unittest import mock
+
+from chapter10 import turnstile
+from chapter10.database import Database
+from chapter10.tests.support import FolderTestCase, ManualClock, start_python
+from chapter10.turnstile import PATIENCE_SECONDS, ROOM_SUFFIX, TURN_SUFFIX, Turnstile
+
+OURS = 0x7E57
+TABLE = "CREATE TABLE writes (id INTEGER PRIMARY KEY, who TEXT NOT NULL);"
+
+WRITER = """
+import sys
+from chapter10.database import Database
+database = Database(sys.argv[1], application_id=0x7E57, migrations=[sys.argv[2]])
+print("open", flush=True)
+for line in sys.stdin:
+    with database.write() as db:
+        db.execute("INSERT INTO writes (who) VALUES (?)", (line.strip(),))
+    print("wrote", flush=True)
+database.close()
+"""
+
+
+def write(database: Database, who: str) -> None:
+    with database.write() as db:
+        db.execute("INSERT INTO writes (who) VALUES (?)", (who,))
+
+
+@unittest.skipIf(turnstile._flock is None, "this system has no flock")
+class TurnstileTestCase(FolderTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.path = self.folder / "store.db"
+
+    def open(self, busy_seconds: float = 10.0) -> Database:
+        database = Database(self.path, application_id=OURS, migrations=(TABLE,), busy_seconds=busy_seconds)
+        self.addCleanup(database.close)
+        return database
+
+    def stand(self, clock: ManualClock | None = None, patience: float = PATIENCE_SECONDS) -> Turnstile:
+        clock = clock or ManualClock()
+        one = Turnstile(str(self.path), patience, clock=clock, sleep=clock.sleep)
+        self.addCleanup(one.close)
+        return one
+
+    def child(self) -> subprocess.Popen[str]:
+        """Start another process that writes one row for each line that it is told."""
+        child = start_python(["-c", WRITER, str(self.path), TABLE])
+        assert child.stdin and child.stdout and child.stderr
+        self.addCleanup(child.stderr.close)
+        self.addCleanup(child.stdout.close)
+        self.addCleanup(child.wait)
+        self.addCleanup(child.stdin.close)
+        self.assertEqual("open\n", child.stdout.readline(), None if child.poll() is None else child.stderr.read())
+        return child
+
+    def tell(self, child: subprocess.Popen[str], who: str) -> None:
+        assert child.stdin
+        child.stdin.write(f"{who}\n")
+        child.stdin.flush()
+
+    def wait_until_taken(self, suffix: str) -> None:
+        """Return once another process has this lock."""
+        descriptor = os.open(f"{self.path}{suffix}", os.O_RDWR)
+        try:
+            while True:
+                try:
+                    turnstile._lock(descriptor, turnstile._TRY)
+                except BlockingIOError:
+                    return
+                turnstile._lock(descriptor, turnstile._FREE)
+        finally:
+            os.close(descriptor)
+
+    def writes(self) -> list[str]:
+        with closing(sqlite3.connect(self.path)) as other:
+            return [who for (who,) in other.execute("SELECT who FROM writes ORDER BY id")]
+
+
+class Fairness(TurnstileTestCase):
+    def test_who_waits_is_before_who_comes_again(self) -> None:
+        """A process that waits writes before the one that held the lock writes again, each time."""
+        database, child = self.open(), self.child()
+        assert child.stdout
+        expected = []
+        for number in range(5):
+            with database.write() as db:
+                db.execute("INSERT INTO writes (who) VALUES ('we')")
+                self.tell(child, f"they {number}")
+                self.wait_until_taken(TURN_SUFFIX)
+            write(database, "we again")
+            self.assertEqual("wrote\n", child.stdout.readline())
+            expected += ["we", f"they {number}", "we again"]
+        self.assertEqual(expected, self.writes())
+
+    def test_many_processes_all_come_to_write(self) -> None:
+        """Four processes write at once; nothing is lost, nothing stands twice."""
+        children = [self.child() for _ in range(4)]
+        for number in range(10):
+            for place, child in enumerate(children):
+                self.tell(child, f"{place}-{number}")
+        for child in children:
+            assert child.stdout
+            self.assertEqual(["wrote\n"] * 10, [child.stdout.readline() for _ in range(10)])
+        self.assertEqual(sorted(f"{a}-{b}" for a in range(4) for b in range(10)), sorted(self.writes()))
+
+
+class NobodyWaitsForEver(TurnstileTestCase):
+    @unittest.skipUnless(hasattr(signal, "SIGSTOP"), "no process can be stopped on this system")
+    def test_a_process_that_was_stopped_in_its_turn_holds_nobody_up(self) -> None:
+        """It holds the turn and does not move; the others write, and it writes when it goes on."""
+        database, child = self.open(busy_seconds=0.1), self.child()
+        assert child.stdout
+        with database.write() as db:
+            db.execute("INSERT INTO writes (who) VALUES ('we')")
+            self.tell(child, "they")
+            self.wait_until_taken(TURN_SUFFIX)
+            os.kill(child.pid, signal.SIGSTOP)
+            os.waitid(os.P_PID, child.pid, os.WSTOPPED | os.WNOWAIT)
+        write(database, "we again")
+        write(database, "and again")
+        os.kill(child.pid, signal.SIGCONT)
+        self.assertEqual("wrote\n", child.stdout.readline())
+        self.assertEqual(["we", "we again", "and again", "they"], self.writes())
+
+    def test_patience_is_spent_once(self) -> None:
+        """Who has waited in vain asks without waiting, until it is let in; then it has patience again."""
+        clock = ManualClock()
+        holder, waiter = self.stand(), self.stand(clock)
+        holder.enter()
+        waiter.enter()
+        self.assertLess(PATIENCE_SECONDS, clock.now)
+        self.assertLess(clock.now, PATIENCE_SECONDS * 1.1)
+        waiter.leave()
+        clock.slept.clear()
+        waiter.enter()
+        waiter.leave()
+        self.assertEqual([], clock.slept)
+        holder.leave()
+        waiter.enter()
+        waiter.leave()
+        holder.enter()
+        waiter.enter()
+        self.assertNotEqual([], clock.slept)
+
+    def test_who_gave_up_stands_in_nobodys_way(self) -> None:
+        """It gave the turn back: the next in line waits for the room only."""
+        holder, first = self.stand(), self.stand()
+        holder.enter()
+        first.enter()
+        third = self.stand()
+        third.enter()
+        holder.leave()
+        clock = ManualClock()
+        last = self.stand(clock)
+        last.enter()
+        self.assertEqual([], clock.slept)
+
+    def test_pauses_grow_with_the_wait_and_are_bounded(self) -> None:
+        """A short wait looks often, a long one seldom."""
+        clock = ManualClock()
+        self.addCleanup(self.stand().close)
+        holder, waiter = self.stand(), self.stand(clock)
+        holder.enter()
+        waiter.enter()
+        self.assertEqual(clock.slept, sorted(clock.slept))
+        self.assertLessEqual(clock.slept[0], 0.001)
+        self.assertLessEqual(clock.slept[-1], 0.01)
+        self.assertLess(len(clock.slept), 500)
+
+    def test_without_patience_nobody_waits(self) -> None:
+        """A store that is to answer at once does not wait here either."""
+        clock = ManualClock()
+        holder, waiter = self.stand(), self.stand(clock, patience=0)
+        holder.enter()
+        waiter.enter()
+        self.assertEqual([], clock.slept)
+
+    def test_an_interrupt_while_waiting_gives_the_turn_back(self) -> None:
+        """Ctrl-C in the wait for the room leaves neither lock held."""
+        database = self.open()
+        holder = self.stand()
+        holder.enter()
+        database._turnstile._sleep = mock.Mock(side_effect=KeyboardInterrupt)
+        with self.assertRaises(KeyboardInterrupt):
+            write(database, "a")
+        holder.leave()
+        clock = ManualClock()
+        other = self.stand(clock)
+        other.enter()
+        self.assertEqual([], clock.slept)
+
+    def test_a_lost_process_frees_its_locks(self) -> None:
+        """Killed while it waits, it leaves nothing behind that others would wait for."""
+        database, child = self.open(), self.child()
+        with database.write() as db:
+            db.execute("INSERT INTO writes (who) VALUES ('we')")
+            self.tell(child, "they")
+            self.wait_until_taken(TURN_SUFFIX)
+            child.kill()
+            child.wait()
+        clock = ManualClock()
+        other = self.stand(clock)
+        other.enter()
+        self.assertEqual(([], ["we"]), (clock.slept, self.writes()))
+
+
+class ItIsAdvice(TurnstileTestCase):
+    def test_a_stranger_that_holds_the_database_is_waited_for_by_sqlite(self) -> None:
+        """A program that knows of no turnstile holds the lock; the busy time applies as ever."""
+        database = self.open(busy_seconds=0.05)
+        with closing(sqlite3.connect(self.path, isolation_level=None)) as stranger:
+            stranger.execute("BEGIN IMMEDIATE")
+            with self.assertRaisesRegex(RuntimeError, "store_busy"):
+                write(database, "a")
+            stranger.execute("COMMIT")
+        write(database, "b")
+        self.assertEqual(["b"], self.writes())
+
+    def test_without_the_room_a_write_is_a_write(self) -> None:
+        """Others hold both locks and never let go; the transaction is made all the same."""
+        database, holder = self.open(busy_seconds=0), self.stand()
+        holder.enter()
+        turnstile._lock(holder._turn, turnstile._TRY)
+        write(database, "a")
+        self.assertEqual(["a"], self.writes())
+
+    def test_a_system_without_locks_does_without(self) -> None:
+        """Where `fcntl` is missing nothing is opened and nobody waits."""
+        with mock.patch.object(turnstile, "_flock", None):
+            database = self.open()
+            write(database, "a")
+            self.assertEqual([], self.beside())
+        self.assertEqual(["a"], self.writes())
+
+    def test_a_place_that_refuses_locks_or_files_is_asked_once(self) -> None:
+        """A drive without locks, a folder that may not be written: the database works, and nothing stays open."""
+        for name, broken in (
+            ("locks", mock.patch.object(turnstile, "_flock", mock.Mock(side_effect=OSError("no locks available")))),
+            ("files", mock.patch.object(os, "open", mock.Mock(side_effect=PermissionError))),
+        ):
+            with self.subTest(name):
+                with broken:
+                    database = self.open()
+                    write(database, name)
+                    self.assertIsNone(database._turnstile._path)
+                    self.assertEqual(-1, database._turnstile._turn)
+                write(database, name)
+
+    def test_a_store_in_memory_has_no_files(self) -> None:
+        """Nobody else can open it, so nobody can be next."""
+        with closing(Database(":memory:", application_id=OURS, migrations=(TABLE,))) as database:
+            write(database, "a")
+            self.assertIsNone(database._turnstile._path)
+
+    def beside(self) -> list[str]:
+        return sorted(path.name for path in self.folder.iterdir() if path.name.endswith((TURN_SUFFIX, ROOM_SUFFIX)))
+
+
+class TheFiles(TurnstileTestCase):
+    def test_closing_removes_both_and_others_notice(self) -> None:
+        """Who still has the old files open finds the new ones at its next write, and both meet there."""
+        one, two = self.stand(), self.stand()
+        one.enter()
+        one.leave()
+        two.enter()
+        two.leave()
+        two.close()
+        self.assertEqual([], list(self.folder.iterdir()))
+        clock = ManualClock()
+        three = self.stand(clock)
+        one.enter()
+        three.enter()
+        self.assertNotEqual([], clock.slept)
+
+    def test_a_database_takes_them_away_when_it_closes(self) -> None:
+        """After `close`, and after an opening that failed, only the database is left."""
+        self.open().close()
+        self.assertEqual([self.path], list(self.folder.iterdir()))
+        with self.assertRaisesRegex(RuntimeError, "store_unavailable"):
+            Database(self.path, application_id=OURS, migrations=(TABLE, "CREATE TABLE writes (a);"))
+        self.assertEqual([self.path], list(self.folder.iterdir()))
+
+    def test_another_ones_files_are_left_alone(self) -> None:
+        """A name that others use by now, and a file with something in it, stay when we close."""
+        one = self.stand()
+        one.enter()
+        turn = Path(f"{self.path}{TURN_SUFFIX}")
+        turn.unlink()
+        turn.write_bytes(b"")
+        Path(f"{self.path}{ROOM_SUFFIX}").write_bytes(b"mine")
+        one.close()
+        self.assertEqual(2, len(list(self.folder.iterdir())))
+
+    def test_two_names_of_one_file_meet(self) -> None:
+        """A link to the database leads to the same two files."""
+        self.path.write_bytes(b"")
+        link = self.folder / "link.db"
+        try:
+            link.symlink_to(self.path)
+        except OSError:
+            self.skipTest("no links on this system")
+        clock = ManualClock()
+        one, two = self.stand(), Turnstile(str(link), 1, clock=clock, sleep=clock.sleep)
+        self.addCleanup(two.close)
+        one.enter()
+        two.enter()
+        self.assertNotEqual([], clock.slept)
+
+    @unittest.skipUnless(hasattr(os, "fork"), "no fork on this system")
+    def test_a_forked_process_takes_nothing_away(self) -> None:
+        """Closing in a child neither removes the files nor frees the lock of its parent."""
+        one = self.stand()
+        one.enter()
+        child = os.fork()
+        if child == 0:
+            one.close()
+            os._exit(0)
+        os.waitpid(child, 0)
+        self.assertEqual(2, len(list(self.folder.iterdir())))
+        clock = ManualClock()
+        self.stand(clock).enter()
+        self.assertNotEqual([], clock.slept)
+
+    def test_nothing_stays_open(self) -> None:
+        """Closed or forgotten, a turnstile gives its descriptors back, and a closed one opens none."""
+        free = os.dup(0)
+        os.close(free)
+        one = self.stand()
+        one.enter()
+        one.close()
+        one.close()
+        one.enter()
+        one.leave()
+        forgotten = Turnstile(str(self.path), 1)
+        forgotten.enter()
+        for path in self.folder.iterdir():
+            path.unlink()
+        forgotten.enter()  # opens new ones
+        del forgotten
+        again = os.dup(0)
+        os.close(again)
+        self.assertEqual(free, again)
+
+
+if __name__ == "__main__":
+    unittest.main()
