@@ -13,7 +13,8 @@ and one line in `GROUPS`. Each needs none of the others, goes by logical or virt
 same bytes on every machine; files and databases lie in temporary folders whose paths appear nowhere.
 
 Exit codes: 0 fine, 1 a report differs, 2 usage, 3 the machine lacks something.
-Source: the three companion documents (claims C8-001 to C8-085, T6-001 to T6-044).
+Source: the three companion documents (claims C8-001 to C8-085, T6-001 to T6-044, I4-001 to I4-104), and the
+chapter where it leaves something to them (C10-185 to C10-206, C10-240 to C10-242, C10-310).
 """
 
 from __future__ import annotations
@@ -26,7 +27,21 @@ from pathlib import Path
 from typing import Any, Final
 
 from chapter10.canonical import canonical
-from chapter10.companions.scenes import orchestration, registry, results, schema, turn
+from chapter10.companions.scenes import (
+    breaker,
+    budget,
+    clocks,
+    idempotency,
+    interruption,
+    mail,
+    orchestration,
+    outbox,
+    registry,
+    results,
+    retry,
+    schema,
+    turn,
+)
 from chapter10.evidence import Group, Scene, differences, figures_table, pictures, replace_together
 from chapter10.experiments import reports_folder
 from chapter10.lab.predict import Outcome, add_options, predict_group, refuse_what_does_not_combine
@@ -40,6 +55,14 @@ GROUPS: Final[Mapping[str, Group]] = {
     "orchestration": orchestration.GROUP,
     "results": results.GROUP,
     "turn": turn.GROUP,
+    "clocks": clocks.GROUP,
+    "budget": budget.GROUP,
+    "interruption": interruption.GROUP,
+    "retry": retry.GROUP,
+    "breaker": breaker.GROUP,
+    "idempotency": idempotency.GROUP,
+    "outbox": outbox.GROUP,
+    "mail": mail.GROUP,
 }
 """Every group in the order in which a reader takes them. A new one is a module of `scenes` and a line here."""
 

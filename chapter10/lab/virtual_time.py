@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from chapter10.canonical import CodedError
 
-__all__ = ["VirtualLoop", "VirtualTimeError", "run_virtual"]
+__all__ = ["VirtualLoop", "VirtualTimeError", "pause", "run_virtual"]
 
 T = TypeVar("T")
 
@@ -94,6 +94,17 @@ def run_virtual(main: Callable[[VirtualLoop], Coroutine[Any, Any, T]]) -> T:
     finally:
         _stop_the_rest(loop)
         loop.close()
+
+
+async def pause(seconds: float) -> None:
+    """Let virtual time pass; a cancel ends it at once."""
+    loop = asyncio.get_running_loop()
+    over = asyncio.Event()
+    handle = loop.call_later(seconds, over.set)
+    try:
+        await over.wait()
+    finally:
+        handle.cancel()
 
 
 def _stop_the_rest(loop: VirtualLoop) -> None:

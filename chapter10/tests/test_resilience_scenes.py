@@ -6,7 +6,6 @@ of each group claim, so that a changed rule changes a test and not only a page.
 
 from __future__ import annotations
 
-import asyncio
 import unittest
 from functools import cache
 from typing import Any
@@ -14,7 +13,7 @@ from typing import Any
 from chapter10.canonical import canonical
 from chapter10.companions.scenes import breaker, budget, idempotency, interruption, mail, outbox, retry
 from chapter10.evidence import Group, Scene, pictures
-from chapter10.lab.virtual_time import VirtualTimeError, run_virtual
+from chapter10.lab.virtual_time import VirtualTimeError, pause, run_virtual
 
 GROUPS: dict[str, Group] = {
     "budget": budget.GROUP,
@@ -100,13 +99,13 @@ class VirtualTime(unittest.TestCase):
 
         async def late() -> None:
             try:
-                await asyncio.sleep(1000)
+                await pause(1000)
             finally:
                 seen.append("cleaned")
 
         async def main(loop: Any) -> float:
             task = loop.create_task(late())
-            await asyncio.sleep(5)
+            await pause(5)
             assert not task.done()
             return float(loop.time())
 

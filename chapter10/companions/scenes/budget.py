@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from chapter10.companions.budget import MIN_RESERVE_MS, OUTCOMES, Budget, Outcome, run_within
 from chapter10.evidence import Group, Scene
-from chapter10.lab.virtual_time import VirtualLoop, run_virtual
+from chapter10.lab.virtual_time import VirtualLoop, pause, run_virtual
 
 __all__ = ["GROUP", "budget_experiment"]
 
@@ -54,7 +54,7 @@ async def _limits_of_their_own(scene: Scene, loop: VirtualLoop) -> dict[str, Any
     scene.begin("各有各的时限：9 秒 + 等待 + 4.5 秒 / a limit each: nobody counts the whole")
     search = await run_within(None, "search", _works(_SEARCH_S), limit_ms=10_000)
     _note(scene, loop, "search", "ends; its limit was 10 s", search.kind)
-    await asyncio.sleep(_WAIT_S)
+    await pause(_WAIT_S)
     _note(scene, loop, "agent", f"waited {_WAIT_S:g} s between the two", "charged to nobody")
     summary = await run_within(None, "summarize", _works(_SUMMARY_S), limit_ms=5000)
     _note(scene, loop, "summarize", "ends; its limit was 5 s", summary.kind)
@@ -67,7 +67,7 @@ async def _one_deadline(scene: Scene, loop: VirtualLoop) -> dict[str, Any]:
     _note(scene, loop, "agent", f"starts with {_TOTAL_MS} ms", f"{budget.remaining} ms for the main path")
     search = await run_within(budget, "search", _works(_SEARCH_S), limit_ms=10_000)
     _note(scene, loop, "search", search.kind, f"{budget.remaining} ms left")
-    await asyncio.sleep(_WAIT_S)
+    await pause(_WAIT_S)
     _note(scene, loop, "agent", f"waited {_WAIT_S:g} s between the two", f"{budget.remaining} ms left")
     summary = await run_within(budget, "summarize", _works(_SUMMARY_S), limit_ms=5000, minimum_ms=_SUMMARY_MINIMUM_MS)
     _note(scene, loop, "summarize", f"needs {_SUMMARY_MINIMUM_MS} ms at least", summary.kind)
@@ -110,7 +110,7 @@ async def _children(loop: VirtualLoop) -> list[dict[str, Any]]:
     """Three levels below one another that ask for more than there is, and what cutting a quarter each would leave."""
     budget, rows, cut = Budget.start(_TOTAL_MS, clock=loop.time), [], _TOTAL_MS
     for level, asked in enumerate((_TOTAL_MS, 60_000, 60_000, 2000)):
-        await asyncio.sleep(1.0)
+        await pause(1.0)
         budget = budget if level == 0 else budget.child(asked)
         cut -= cut // 4
         rows.append(
@@ -169,7 +169,7 @@ async def _outcomes(scene: Scene, loop: VirtualLoop) -> list[dict[str, Any]]:
 
 def _works(seconds: float) -> _Tool:
     async def work() -> str:
-        await asyncio.sleep(seconds)
+        await pause(seconds)
         return "done"
 
     return work
@@ -177,21 +177,21 @@ def _works(seconds: float) -> _Tool:
 
 async def _returns_late() -> str:
     try:
-        await asyncio.sleep(60.0)
+        await pause(60.0)
     except asyncio.CancelledError:
         return "charged"  # the effect has happened, and is not forgotten
     return "never"
 
 
 async def _connect_times_out() -> None:
-    await asyncio.sleep(0.2)
+    await pause(0.2)
     raise TimeoutError
 
 
 async def _ignores() -> None:
     for _ in range(2):
         try:
-            await asyncio.sleep(60.0)
+            await pause(60.0)
         except asyncio.CancelledError:
             continue
 
@@ -200,7 +200,7 @@ async def _is_cancelled() -> None:
     task = asyncio.current_task()
     assert task is not None
     task.cancel()
-    await asyncio.sleep(60.0)
+    await pause(60.0)
 
 
 # Another process ---------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from chapter10.companions.cancellation import (
     fetch_large_blob,
 )
 from chapter10.evidence import Group, Scene
-from chapter10.lab.virtual_time import VirtualLoop, run_virtual
+from chapter10.lab.virtual_time import VirtualLoop, pause, run_virtual
 
 __all__ = ["GROUP", "interruption_experiment"]
 
@@ -238,9 +238,9 @@ async def _in_one_process(loop: VirtualLoop) -> dict[str, Any]:
     except ToolCancelled:
         pass
     start, cancels = loop.time(), 2
-    task = asyncio.ensure_future(clean_up(lambda: asyncio.sleep(0.5, "removed"), limit_s=1.0))
+    task = asyncio.ensure_future(clean_up(lambda: pause(0.5), limit_s=1.0))
     for _ in range(cancels):
-        await asyncio.sleep(0.1)
+        await pause(0.1)
         task.cancel()
     await asyncio.wait({task})
     return {

@@ -6,7 +6,6 @@ I4-072, I4-073, I4-077, I4-078, I4-082, I4-095, I4-100).
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
@@ -26,7 +25,7 @@ from chapter10.companions.retry import (
     retry,
 )
 from chapter10.evidence import Group, Scene
-from chapter10.lab.virtual_time import VirtualLoop, run_virtual
+from chapter10.lab.virtual_time import VirtualLoop, pause, run_virtual
 
 __all__ = ["GROUP", "retry_experiment"]
 
@@ -42,8 +41,6 @@ _KEYS: Final = (
     ("key, status says not done", "not_done"),
     ("key, status says done", "done"),
 )
-
-Send = Callable[[Attempt], Awaitable[str]]
 
 
 class _Dependency:
@@ -224,7 +221,7 @@ async def _stops(scene: Scene, loop: VirtualLoop) -> list[dict[str, Any]]:
 
         async def sleep(seconds: float, slept: list[float] = slept) -> None:
             slept.append(seconds)
-            await asyncio.sleep(seconds)
+            await pause(seconds)
 
         async def call(attempt: Attempt, dependency: _Dependency = dependency, case: str = case) -> str:
             scene.now = round(loop.time(), 3)
