@@ -206,21 +206,23 @@ class TheQuestions(unittest.TestCase):
 def names_a_test(dotted: str) -> bool:
     """Whether `module.Class.method` is a test of this suite, from its syntax."""
     module, _, rest = dotted.partition(".")
+    return rest in tests_of(module)
+
+
+@cache
+def tests_of(module: str) -> frozenset[str]:
+    """What a test module defines: "" for itself, `Class` and `Class.method`; nothing if there is none."""
     path = TOP / "chapter10" / "tests" / f"{module}.py"
     if not path.is_file():
-        return False
-    wanted = rest.split(".") if rest else []
-    body: list[ast.stmt] = ast.parse(path.read_bytes()).body
-    for name in wanted:
-        found = [
-            node
-            for node in body
-            if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and node.name == name
-        ]
-        if not found:
-            return False
-        body = found[0].body
-    return True
+        return frozenset()
+    classes = [node for node in ast.parse(path.read_bytes()).body if isinstance(node, ast.ClassDef)]
+    methods = [
+        f"{parent.name}.{node.name}"
+        for parent in classes
+        for node in parent.body
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
+    return frozenset({"", *(parent.name for parent in classes), *methods})
 
 
 class DocumentQuestions(unittest.TestCase):

@@ -81,7 +81,8 @@ def report_on(exercise: Exercise, path: Path, language: str = "en", seconds: flo
         return _judged(exercise, path, language, seconds)
     lines = headings_of(text)
     done = [is_filled for is_filled, _ in lines]
-    return Report(PASSED if all(done) else FAILED if any(done) else NOT_STARTED, tuple(lines))
+    status = NOT_STARTED if not any(done) else PASSED if all(done) else FAILED
+    return Report(status, tuple(lines))
 
 
 def headings_of(text: str) -> list[tuple[bool, str]]:
@@ -94,7 +95,7 @@ def headings_of(text: str) -> list[tuple[bool, str]]:
     ends = [match.start() for match in found[1:]] + [len(text)]
     return [
         (any(line.strip() and not line.startswith(">") for line in text[match.end() : end].splitlines()), match[1])
-        for match, end in zip(found, ends, strict=True)
+        for match, end in zip(found, ends, strict=False)
     ]
 
 
