@@ -49,8 +49,10 @@ class LimitError(CodedError, ValueError):
 def quantile(values: list[float], share: float) -> float:
     """Return the smallest of the values that at least `share` of them (above 0, at most 1) do not exceed.
 
-    Raises `LimitError` for no values and for another share. Source: claim I4-084.
+    Raises `LimitError` for no values, for what are no numbers and for another share. Source: claim I4-084.
     """
+    if type(values) is not list or not set(map(type, values)) <= {int, float}:
+        raise LimitError("the values are not a list of numbers")
     if type(share) not in (int, float) or not 0 < share <= 1:
         raise LimitError("the share is not a number above 0 and at most 1")
     if not values:

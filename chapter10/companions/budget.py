@@ -373,8 +373,11 @@ async def tool_with_budget(
     """Call `fn(**args)` within `budget` and return its value in time, or raise.
 
     `BudgetExhausted`: not called. `ToolTimedOut`: stopped, abandoned or late. `RunCancelled`: somebody else cancelled
-    it. Else what the tool raised. Source: claims I4-014 to I4-019.
+    it. Else what the tool raised. Raises `BudgetError` for arguments that are no keywords.
+    Source: claims I4-014 to I4-019.
     """
+    if not isinstance(args, Mapping) or not all(type(key) is str for key in args):
+        raise BudgetError("the arguments are no mapping of names")
     outcome = await run_within(budget, name, lambda: fn(**args), min_reserve_ms=min_reserve_ms)
     if outcome.kind == "value":
         return outcome.value  # type: ignore[return-value]  # `returned`: it is a T

@@ -476,7 +476,7 @@ class CancelStore:
         """
         _text(trace_id, "trace_id")
         _check_epoch(epoch)
-        if state is not None and state not in STATES:
+        if state is not None and (type(state) is not str or state not in STATES):
             raise CancelStoreError("bad_input", "not a state")
         if _whole(limit, "limit") > MAX_LISTED:
             raise CancelStoreError("bad_input", f"limit exceeds {MAX_LISTED}")

@@ -85,6 +85,8 @@ TOPIC: Final = "tool.cancel"
 MAX_REASON: Final = 200
 """Characters of a reason; at least one."""
 _PUBLISH_SECONDS: Final = 1.0
+_MOST_SECONDS: Final = 2.0**31
+"""The longest limit or grace, which every timer holds."""
 
 
 class CancellationError(CodedError, ValueError):
@@ -137,9 +139,8 @@ class Interruption:
 
     def __post_init__(self) -> None:
         flags = (self.ignores_cancel, self.discardable, self.at_least_once)
-        if self.mode not in ("cooperative", "preemptive", "fire_and_forget") or {type(flag) for flag in flags} != {
-            bool
-        }:
+        modes = ("cooperative", "preemptive", "fire_and_forget")
+        if type(self.mode) is not str or self.mode not in modes or {type(flag) for flag in flags} != {bool}:
             raise CancellationError("bad_input", "not a mode, or not a flag")
         if self.mode == "cooperative" and self.ignores_cancel:
             raise CancellationError("mode_refused", "what ignores a cooperative cancel cannot be cooperative")
@@ -242,9 +243,10 @@ class CancelToken:
         """Return `await fn()`, which is stopped when a stop is requested; `fn` is not called if it was before.
 
         Stopped means cancelled once, with `grace_s` to clean up; what still runs then is abandoned. A cancel of the
-        caller stops it too, and is raised again. Raises `ToolCancelled`, and what `fn` raises.
-        Source: claims I4-008, I4-022, I4-025.
+        caller stops it too, and is raised again. Raises `ToolCancelled`, what `fn` raises, and `CancellationError`
+        for a `grace_s` that is not above 0. Source: claims I4-008, I4-022, I4-025.
         """
+        _check_seconds(grace_s, "grace_s")
         self.check()
         stop = self._future()
         try:
@@ -456,8 +458,12 @@ async def clean_up(fn: Callable[[], Awaitable[T]], limit_s: float, *, grace_s: f
     """Return `await fn()`, which keeps its `limit_s` seconds whatever cancels come meanwhile.
 
     Take the time from the compensation lane: `budget.compensation().seconds()`. A cancel that came meanwhile is raised
-    when the clean-up has ended. Raises `CleanUpTimedOut` (also for no time at all), and what `fn` raises.
+    when the clean-up has ended. Raises `CleanUpTimedOut` (also for no time at all), what `fn` raises, and
+    `CancellationError` for what are no seconds, or for a `grace_s` that is not above 0.
     """
+    _check_seconds(grace_s, "grace_s")
+    if type(limit_s) not in (int, float) or limit_s > _MOST_SECONDS:
+        raise CancellationError("bad_input", "limit_s is not a number of seconds")
     if not limit_s > 0:
         raise CleanUpTimedOut()
     ending = await own(fn, limit_s=limit_s, grace_s=grace_s, shielded=True)
@@ -474,9 +480,10 @@ async def in_thread(fn: Callable[[CancelToken], T], token: CancelToken, *, grace
     """Return `fn(child)` computed in a thread, so that the event loop stays free; the child token is its way to stop.
 
     A cancel of the token or of the caller sets the child; the thread sees it at its next look and no sooner. The caller
-    waits for that `grace_s` at most, and a thread that does not look runs on. Raises what `fn` raises.
-    Source: claim I4-034, X-22.
+    waits for that `grace_s` at most, and a thread that does not look runs on. Raises what `fn` raises, and
+    `CancellationError` for a `grace_s` that is not above 0. Source: claim I4-034, X-22.
     """
+    _check_seconds(grace_s, "grace_s")
     child = token.child()
     child.check()
     future = asyncio.get_running_loop().run_in_executor(None, fn, child)
@@ -500,8 +507,11 @@ async def fetch_large_blob(
     """Return a blob fetched in steps of `CHUNK_BYTES`, looking at the token before each.
 
     `http_get(url, range=(first, end))`: `end` is not included, and the last one may lie behind the blob. `total`: in
-    bytes. Raises `ToolCancelled`: after a cancel nothing more is fetched. Source: claims I4-026, I4-027, X-45.
+    bytes. Raises `ToolCancelled` (after a cancel nothing more is fetched) and `CancellationError` for a `total` that
+    is no whole number from 0. Source: claims I4-026, I4-027, X-45.
     """
+    if type(total) is not int or total < 0:
+        raise CancellationError("bad_input", "total is not a whole number from 0")
     chunks = []
     for offset in range(0, total, CHUNK_BYTES):
         cancel_token.check()
@@ -519,6 +529,11 @@ def _retrieve(future: asyncio.Future[Any]) -> None:
     """Look at the error of a thread that nobody waits for any more, so that it is not reported as lost."""
     if not future.cancelled():
         future.exception()
+
+
+def _check_seconds(value: object, name: str) -> None:
+    if (type(value) is not int and type(value) is not float) or not 0 < value <= _MOST_SECONDS:
+        raise CancellationError("bad_input", f"{name} is not a number of seconds above 0")
 
 
 def _check_every(every: object) -> None:

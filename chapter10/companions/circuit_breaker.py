@@ -155,7 +155,7 @@ class Permit:
 
     def give(self, verdict: Verdict) -> None:
         """Give a verdict; the first one counts. Raises `BreakerError` for anything but the three words."""
-        if verdict not in ("success", "failure", "neutral"):
+        if type(verdict) is not str or verdict not in ("success", "failure", "neutral"):
             raise BreakerError("not a verdict")
         self._breaker._settle(self, verdict)
 
@@ -383,6 +383,7 @@ _judge: Final = judge
 
 
 def _number(value: object, name: str) -> float:
-    if type(value) not in (int, float) or not 0 < value <= 2**40:  # type: ignore[operator]
+    # Not below 2**-40: a part of it must still be a number above zero.
+    if type(value) not in (int, float) or not 2**-40 <= value <= 2**40:  # type: ignore[operator]
         raise BreakerError(f"{name} is not a number above 0")
     return value  # type: ignore[return-value]

@@ -44,12 +44,11 @@ from __future__ import annotations
 
 import asyncio
 import enum
-import math
 import threading
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, Protocol
 
@@ -109,6 +108,8 @@ class ToolState(enum.Enum):
     EXECUTING = "executing"  # its task runs
     COMPLETED = "completed"  # its answer is known and waits for the answers before it
     YIELDED = "yielded"  # its answer was handed out; final
+
+    __hash__ = object.__hash__  # each is one object; the hash of an enum is a call of Python code
 
 
 NEXT_STATE: Final = {
@@ -449,7 +450,10 @@ class StreamingToolExecutor:
             safe = self._is_safe is not None and bool(self._is_safe(call, arguments))
         except Exception:
             safe = False
-        return _Entry(replace(call, arguments=arguments), safe, refusal=None)
+        parsed = ToolCall(
+            call.call_id, call.name, arguments, False, call.cancels_siblings, call.read_only, call.description
+        )
+        return _Entry(parsed, safe, refusal=None)
 
     def _scan(self) -> None:
         """Start what may start, from the head of the queue, and stop at the first that may not (E1).
@@ -650,6 +654,6 @@ def _whole(value: int, most: int) -> int:
 
 
 def _seconds(value: float) -> float:
-    if type(value) not in (int, float) or not math.isfinite(value) or value <= 0:
+    if (type(value) is not int and type(value) is not float) or not 0 < value <= 2.0**31:  # what a timer holds
         raise ExecutorError("bad_input", "not a positive number of seconds")
     return value

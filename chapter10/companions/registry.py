@@ -337,6 +337,8 @@ class ToolRegistry:
         Source: claims T6-005, T6-017 to T6-027, T6-035 to T6-041.
         """
         _check_options(loaded, key, approved, remaining, progress)
+        if type(cut_off) is not bool or type(explain) is not bool:
+            raise RegistryError("invalid_call", "cut_off", "cut_off or explain is neither True nor False")
         entry = self._entries.get(name) if type(name) is str else None
         if entry is None:
             _log.info("no such tool")

@@ -526,9 +526,9 @@ def _runs(messages: Sequence[Message]) -> list[tuple[str, list[Message]]]:
     runs: list[tuple[str, list[Message]]] = []
     for message in messages:
         role = message.get("role") if isinstance(message, dict) else None
-        if role in ("progress", "system"):
+        if type(role) is str and role in ("progress", "system"):
             continue
-        if role not in ("assistant", "user", "attachment"):
+        if type(role) is not str or role not in ("assistant", "user", "attachment"):
             raise BudgetError("bad_input", "a message without a role that is known")
         sender = "assistant" if role == "assistant" else "user"
         if not runs or runs[-1][0] != sender:

@@ -53,7 +53,8 @@ def is_empty(value: object) -> bool:
 
 
 def _is_empty_block(item: Any) -> bool:
-    if not isinstance(item, dict) or item.get("type") != "text":
+    kind = item.get("type") if isinstance(item, dict) else None
+    if type(kind) is not str or kind != "text":
         return False
     text = item.get("text")
     return not isinstance(text, str) or not text or text.isspace()

@@ -334,11 +334,13 @@ async def retry(
     Raises the budget's or the breaker's own error when the first attempt is not made, afterwards the last error of `fn`
     (R3), and `RetryError` (`bad_input`) before anything is called.
     """
-    if effect not in EFFECTS:
+    if type(effect) is not str or effect not in EFFECTS:
         raise RetryError("not an effect class")
     policy = RetryPolicy() if policy is None else policy
     if type(policy) is not RetryPolicy or not _is_key(key):
         raise RetryError("not a policy, or not a key")
+    if type(new_chain) is not bool:
+        raise RetryError("new_chain is neither True nor False")
     for value, label in ((minimum_ms, "minimum_ms"), (min_reserve_ms, "min_reserve_ms")):
         _whole(value, label, 0, 2**31)
     outer = None if new_chain else _chain.get(None)

@@ -123,7 +123,7 @@ class SalesFile:
     is `bad_header`. Use it as a context manager or call `close`.
 
     Opening counts the lines (a fast pass over the bytes) and checks the header.
-    Raises `SalesError`: `unreadable_file` and the codes of a header.
+    Raises `SalesError`: `unreadable_file` and the codes of a header; `ValueError` for `extra` that are no names.
     """
 
     lines: int
@@ -132,6 +132,8 @@ class SalesFile:
     """The names in the header, in its order."""
 
     def __init__(self, path: str | os.PathLike[str], extra: Sequence[str] = ()) -> None:
+        if type(extra) not in (list, tuple) or not all(type(name) is str for name in extra):
+            raise ValueError("extra is not a list of names")
         self._file = _open(path)
         try:
             status = os.fstat(self._file.fileno())
@@ -268,14 +270,16 @@ def summarize(
 
     Every row is checked, also those of other months. `progress(done, total)` is called in equal steps of
     lines and at the end, at most `steps` times; when it answers False the reading stops and None comes
-    back. Raises `SalesError`; `ValueError` for a month that is not `YYYY-MM` or steps below 1; what
-    `progress` raises passes through. The file is closed in every case.
+    back. Raises `SalesError`; `ValueError` for a month that is not `YYYY-MM`, steps below 1 or a `progress` that is
+    no function; what `progress` raises passes through. The file is closed in every case.
     Source: claims C10-168 to C10-171.
     """
     if type(month) is not str or not _MONTH.fullmatch(month):
         raise ValueError("the month is not YYYY-MM")
     if type(steps) is not int or steps < 1:
         raise ValueError("steps is not a whole number from 1")
+    if progress is not None and not callable(progress):
+        raise ValueError("progress cannot be called")
     row_count = total_cents = done = 0
     with SalesFile(path) as sales:
         step = max(1, -(-sales.lines // steps))

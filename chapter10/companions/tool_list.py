@@ -142,7 +142,7 @@ def parse_tool_list(
     Raises `ToolListError` (`bad_tool_list`, `duplicate_tool`), and `CatalogError` (`invalid_tool`) for a
     `permission` that is none; `ValueError` for an unknown word in `repeated`.
     """
-    if repeated not in ("refuse", "first"):
+    if type(repeated) is not str or repeated not in ("refuse", "first"):
         raise ValueError("repeated is neither 'refuse' nor 'first'")
     Tool("permission.check", "", (), permission, "read")
     tools: dict[str, Tool] = {}

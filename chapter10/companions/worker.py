@@ -569,10 +569,6 @@ def _code_of(error: Exception) -> str:
     return code if type(code) is str and 1 <= len(code) <= MAX_TEXT and code.isprintable() else "handler_failed"
 
 
-def _is_kind_of_exception(value: object) -> bool:
-    return isinstance(value, type) and issubclass(value, Exception)
-
-
 def _seconds(value: object, name: str, code: str) -> None:
     if type(value) not in (int, float) or not MIN_SECONDS <= value <= _MOST_SECONDS:  # type: ignore[operator]
         raise WorkerError(code, f"{name} is not a number of seconds from {MIN_SECONDS} to {_MOST_SECONDS:.0f}")
