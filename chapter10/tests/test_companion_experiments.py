@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import re
 import unittest
@@ -88,12 +90,16 @@ class TheCommand(unittest.TestCase):
     """What is printed is the evidence."""
 
     def test_a_group_prints_its_figures_as_json(self) -> None:
-        """Standard output is exactly the JSON of that group, for each group."""
+        """Standard output is exactly the JSON of that group, for each group; one of them as a process of its own."""
         for group in GROUPS:
             with self.subTest(group=group):
-                child = run_python(["-m", "chapter10.companions.experiments", "--group", group])
-                self.assertEqual((child.returncode, child.stderr), (0, ""))
-                self.assertEqual(json.loads(child.stdout), figures(group))
+                out = io.StringIO()
+                with contextlib.redirect_stdout(out):
+                    self.assertEqual(main(["--group", group]), 0)
+                self.assertEqual(json.loads(out.getvalue()), figures(group))
+        child = run_python(["-m", "chapter10.companions.experiments", "--group", "budget"])
+        self.assertEqual((child.returncode, child.stderr), (0, ""))
+        self.assertEqual(json.loads(child.stdout), figures("budget"))
 
     def test_a_group_runs_alone_and_twice(self) -> None:
         """No group leaves anything behind that another run sees."""
