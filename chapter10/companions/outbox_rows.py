@@ -183,7 +183,7 @@ class Outbox:
         self._clock = clock
         self._max_attempts = whole(max_attempts, "max_attempts", 1, 1000)
         self._delay = growing_delay() if delay is None else delay
-        if when_dead not in ("block", "skip"):
+        if type(when_dead) is not str or when_dead not in ("block", "skip"):
             refuse("when_dead is neither block nor skip")
         self._block = when_dead == "block"
         self.horizon_s = seconds(horizon_s, "horizon_s", 1)
