@@ -20,18 +20,17 @@ Source: the orchestration document, sections 8.2 and 8.7 (claims C8-025 to C8-03
 from __future__ import annotations
 
 import inspect
-import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol
 
-from chapter10.canonical import CanonicalError, CodedError, canonical
+from chapter10.canonical import CodedError
+from chapter10.companions.strict_json import JsonError, copy_json, strict_json
 
 __all__ = [
     "CALL_CANCELLED",
     "CAUSE_TEXTS",
     "FAILURE_TEXTS",
-    "MAX_ARGUMENTS_CHARS",
     "MAX_TEXT",
     "PIPELINE_STEPS",
     "SIBLING_ERROR",
@@ -56,8 +55,6 @@ __all__ = [
 
 MAX_TEXT: Final = 200
 """Characters of a call id, a tool name or a description."""
-MAX_ARGUMENTS_CHARS: Final = 1_000_000
-"""Code points of an arguments text, which the default parser accepts."""
 
 SIBLING_ERROR: Final = "sibling_error"
 USER_INTERRUPT: Final = "user_interrupt"
@@ -209,28 +206,16 @@ Run = Callable[[ToolCall, ProgressSink], Awaitable[Any]]
 
 
 def parse_arguments(call: ToolCall) -> dict[str, Any]:
-    """Return the arguments of a call as a fresh dict: strict JSON, an object at the top.
+    """Return the arguments of a call as a fresh dict: an object, in JSON as `companions.strict_json` reads it.
 
-    Refused are duplicate keys, NaN and the infinities, lone surrogates, texts over `MAX_ARGUMENTS_CHARS`
-    and whatever is not an object. Raises `ExecutorError` (`invalid_arguments`) whose `reason` is
-    `cut off` where the text ends too early.
+    Raises `ExecutorError` (`invalid_arguments`); its `reason` is `cut off` where the text ends too early, else
+    `not an object` or the code of the `JsonError` in words.
     """
-    text = call.arguments
-    if not isinstance(text, str):
-        try:
-            text = canonical(text)
-        except CanonicalError as error:
-            raise ExecutorError("invalid_arguments", error.reason) from None
-    if len(text) > MAX_ARGUMENTS_CHARS:
-        raise ExecutorError("invalid_arguments", "too long")
+    given = call.arguments
     try:
-        value = _decode(text)
-        canonical(value)  # refuses NaN, the infinities and lone surrogates
-    except json.JSONDecodeError as error:
-        ended = error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated string")
-        raise ExecutorError("invalid_arguments", "cut off" if ended else "not JSON") from None
-    except (ValueError, RecursionError):
-        raise ExecutorError("invalid_arguments", "not strict JSON") from None
+        value = strict_json(given) if isinstance(given, str) else copy_json(given)
+    except JsonError as error:
+        raise ExecutorError("invalid_arguments", error.code.removeprefix("json_").replace("_", " ")) from None
     if not isinstance(value, dict):
         raise ExecutorError("invalid_arguments", "not an object")
     return value
@@ -321,26 +306,22 @@ def failure_of(error: BaseException, call: ToolCall) -> CallFailure:
     return CallFailure(FAILURE_TEXTS[code], code, local=code != "tool_failure")
 
 
-def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    value = dict(pairs)
-    if len(value) != len(pairs):
-        raise ValueError
-    return value
-
-
-_decode: Final = json.JSONDecoder(object_pairs_hook=_unique_keys).decode
-
-
 def check_call(call: ToolCall) -> None:
     """Check a call at the door. Raises `ExecutorError` (`bad_input`)."""
     if not isinstance(call, ToolCall):
         raise ExecutorError("bad_input", "not a ToolCall")
-    for text, least in ((call.call_id, 1), (call.name, 1), (call.description, 0)):
-        if not isinstance(text, str) or not least <= len(text) <= MAX_TEXT or not _is_clean(text):
-            raise ExecutorError("bad_input", "an id, a name or a description")
-    for flag in (call.cut_off, call.cancels_siblings, call.read_only):
-        if not isinstance(flag, bool):
-            raise ExecutorError("bad_input", "a flag")
+    named = _is_text(call.call_id) and _is_text(call.name) and call.call_id and call.name
+    if not named or (call.description != "" and not _is_text(call.description)):
+        raise ExecutorError("bad_input", "an id, a name or a description")
+    if not _FLAGS.issuperset(map(type, (call.cut_off, call.cancels_siblings, call.read_only))):
+        raise ExecutorError("bad_input", "a flag")
+
+
+_FLAGS: Final = frozenset({bool})
+
+
+def _is_text(text: object) -> bool:
+    return isinstance(text, str) and len(text) <= MAX_TEXT and _is_clean(text)
 
 
 def _is_clean(text: str) -> bool:

@@ -270,12 +270,10 @@ class Arguments(unittest.TestCase):
         for end in range(len(text)):
             with self.subTest(end=end), self.assertRaises(ExecutorError) as caught:
                 parse_arguments(ToolCall("1", "t", text[:end]))
-            self.assertIn(caught.exception.reason, ("cut off", "not JSON"))
-            if text[end - 1 : end] not in ("\\", "u", "r", "e", "n", "l", "t", "f", "a", "s"):
-                self.assertEqual(caught.exception.reason, "cut off")
+            self.assertEqual(caught.exception.reason, "cut off")
         with self.assertRaises(ExecutorError) as caught:
             parse_arguments(ToolCall("1", "t", '{"path" "a.ts"}'))
-        self.assertEqual(caught.exception.reason, "not JSON")
+        self.assertEqual(caught.exception.reason, "syntax")
 
 
 class Scheduling(ExecutorTestCase):
