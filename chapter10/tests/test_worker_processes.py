@@ -6,6 +6,7 @@ time, and it is short.
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import subprocess
@@ -16,7 +17,7 @@ import unittest
 from collections.abc import Callable
 from typing import Any, Final
 
-from chapter10.companions.child_process import ChildFailed, ChildProcess, TemporaryChildError
+from chapter10.companions.child_process import ChildFailed, ChildProcess, TemporaryChildError, _Said
 from chapter10.companions.heartbeat import AttemptOver
 from chapter10.companions.worker_log import WorkerLog, log_path
 from chapter10.tests.job_support import AUGUST, JULY, JobTestCase
@@ -267,7 +268,7 @@ class Children(ProcessTestCase):
         worker = self.start("good", grace=1)
         pid = self.pid_of(job_id)
         worker.signal(signal.SIGTERM)
-        self.assertEqual((worker.end(), worker.stderr.read()), (0, ""))
+        self.assertEqual((worker.end(), worker.stderr.read()), (0, "asked\n"))
         self.assertEqual(self.store.get("alice", job_id)["error"], "worker_stopped")
         with self.assertRaises(ProcessLookupError):
             os.kill(pid, 0)
@@ -330,6 +331,12 @@ class ChildrenAlone(unittest.TestCase):
             self.assertEqual(caught.exception.code, "child_failed")
         with self.assertRaises(OSError):
             ChildProcess([str(TOP / "no-such-program")])(Context())
+
+    def test_the_first_result_counts(self) -> None:
+        """A child that goes on talking after its last word changes nothing."""
+        said = _Said(io.StringIO('{"result": 1}\n{"result": 2}\n{"progress": [1, 1]}\n'))
+        said.join()
+        self.assertEqual((said.outcome(), said.progress), (1, None))
 
     def test_a_child_may_refuse(self) -> None:
         """An error of its own has its own code, and says whether another try helps."""

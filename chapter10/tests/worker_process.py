@@ -17,7 +17,7 @@ import threading
 from typing import Any
 
 from chapter10.companions.child_process import ChildContext, ChildProcess, TemporaryChildError, serve
-from chapter10.companions.heartbeat import JobContext
+from chapter10.companions.heartbeat import AttemptOver, JobContext
 from chapter10.companions.worker import Backoff, Handler, Note, Worker
 from chapter10.jobs_command import _Signals
 
@@ -115,9 +115,13 @@ def child(kind: str) -> int:
 def _good(context: ChildContext) -> Any:
     context.progress(1, os.getpid())
     if context.args["month"] == "2026-07":  # asked to go on until it is asked to stop
-        while True:
-            context.checkpoint()
-            threading.Event().wait(0.01)
+        try:
+            while True:
+                context.checkpoint()
+                threading.Event().wait(0.01)
+        except AttemptOver:
+            print("asked", file=sys.stderr, flush=True)
+            raise
     return {"month": context.args["month"], "attempt": context.attempt}
 
 
