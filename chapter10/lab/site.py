@@ -9,7 +9,7 @@ calls that the other reports are drawn from, and the questions are those of `--p
 beside a drawing: the lanes of the actors are drawn, what they did is written.
 
 What it does not do: it asks nothing, keeps nothing, and shows no line of code that would move.
-Source: the chapter's section on its five experiments (claims C10-271 to C10-277, C10-316).
+Source: the chapter's section on its five experiments (claims C10-271 to C10-277).
 """
 
 from __future__ import annotations

@@ -10,10 +10,22 @@ import unittest
 from functools import cache
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from chapter10.experiments import run_all
 from chapter10.lab import claim_map
-from chapter10.lab.claim_map import KINDS, PAGE, Claim, Map, ids_in, main, page, read_claims, read_map
+from chapter10.lab.claim_map import PAGE, main, page, problems
+from chapter10.lab.claims import (
+    KINDS,
+    Claim,
+    Map,
+    docstrings,
+    ids_in,
+    proof_of,
+    read_claim,
+    read_claims,
+    read_map,
+)
 from chapter10.lab.guards import GUARDS, line_of
 from chapter10.tests.published import PUBLISHED
 from chapter10.tests.support import TOP, run_python
@@ -38,7 +50,11 @@ def claims() -> list[Claim]:
 def call(*arguments: str) -> tuple[int, str, str]:
     """Run the command in this process; return exit code, output and errors."""
     out, error = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(error):
+    with (
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(error),
+        mock.patch.object(claim_map, "read_map", whole),  # the sources are read once
+    ):
         try:
             code = main(arguments)
         except SystemExit as left:
@@ -62,10 +78,10 @@ class EveryClaim(unittest.TestCase):
     def test_ids_in_the_tests_stand_in_the_line_that_is_read(self) -> None:
         """A test that names a claim elsewhere in its docstring would not be found."""
         for path in sorted((TOP / "chapter10" / "tests").glob("test_*.py")):
-            for place, docstring in claim_map._docstrings(path, path.name):
+            for place, docstring in docstrings(path, path.name):
                 if place.name.rpartition(".")[2].startswith("test_") and ids_in(docstring):
                     with self.subTest(test=f"{path.stem}.{place.name}"):
-                        self.assertTrue(claim_map._last_lines(docstring), "the ids do not stand after `Claims:`")
+                        self.assertTrue(proof_of(docstring), "the ids do not stand after `Claims:`")
 
     def test_each_document_is_complete_and_in_order(self) -> None:
         """The numbers run from 1 without a gap."""
@@ -180,7 +196,7 @@ class TheCommand(unittest.TestCase):
         self.assertEqual(set(lonely.missing) - set(known.missing), {"C10-229"})
         out = io.StringIO()
         with contextlib.redirect_stdout(out):
-            self.assertEqual(claim_map._problems(lonely), 1)
+            self.assertEqual(problems(lonely), 1)
         self.assertIn("[X] C10-229", out.getvalue())
 
     def test_it_runs_as_a_program_in_a_poor_console(self) -> None:
@@ -233,10 +249,10 @@ class Reading(unittest.TestCase):
 
     def test_only_the_last_lines_of_a_test_count(self) -> None:
         """What stands before `Claims:` is talk."""
-        self.assertEqual(claim_map._last_lines("Like C10-001.\n\nClaims: C10-002,\nC10-003."), " C10-002,\nC10-003.")
-        self.assertEqual(claim_map._last_lines("One line. Claims: C10-002."), " C10-002.")
-        self.assertEqual(claim_map._last_lines("Like C10-001."), "")
-        self.assertEqual(claim_map._last_lines("NotClaims: C10-001."), "")
+        self.assertEqual(proof_of("Like C10-001.\n\nClaims: C10-002,\nC10-003."), " C10-002,\nC10-003.")
+        self.assertEqual(proof_of("One line. Claims: C10-002."), " C10-002.")
+        self.assertEqual(proof_of("Like C10-001."), "")
+        self.assertEqual(proof_of("NotClaims: C10-001."), "")
 
     def test_a_bad_row_is_refused_by_name(self) -> None:
         """What lacks something, what is unknown, what stands twice."""
@@ -244,9 +260,9 @@ class Reading(unittest.TestCase):
         row = {"id": "C10-001", "kind": "fact", "zh": "一。", "en": "One."}
         for change in ({"id": "C8-001"}, {"kind": "wish"}, {"line": 7}, {"prose": "a", "out_of_scope": "b"}):
             with self.subTest(change=change), self.assertRaises(ValueError):
-                claim_map._claim(section, {**row, **change})
+                read_claim(section, {**row, **change})
         with self.assertRaises(ValueError):
-            claim_map._claim(section, {key: value for key, value in row.items() if key != "en"})
+            read_claim(section, {key: value for key, value in row.items() if key != "en"})
         with tempfile.TemporaryDirectory() as folder:
             twice = Path(folder, "claims.toml")
             head = '[[sections]]\ndocument = "C10"\nroom = "jobs"\nzh = "a"\nen = "b"\n'
