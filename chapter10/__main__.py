@@ -34,14 +34,15 @@ class Command(NamedTuple):
 
 
 COMMANDS: Final = (
+    Command("lab/doctor.py", "python -m chapter10.lab.doctor", "is this machine fit?"),
     Command("quickstart.py", "python -m chapter10.quickstart", "one job from submit to result"),
-    Command("experiments.py", "python -m chapter10.experiments --group catalog", "300 tools, 2 loaded"),
-    Command("experiments.py", "python -m chapter10.experiments --group boundaries", "five ways to say no"),
-    Command("experiments.py", "python -m chapter10.experiments --group concurrency", "two reads at a time"),
     Command(
-        "experiments.py", "python -m chapter10.experiments --group lifecycle", "a report that outlives its request"
+        "experiments.py",
+        "python -m chapter10.experiments --group catalog --predict",
+        "then boundaries, concurrency, lifecycle, failures",
     ),
-    Command("experiments.py", "python -m chapter10.experiments --group failures", "late, twice, cancelled, too slow"),
+    Command("lab/exercises/__main__.py", "python -m chapter10.lab.exercises", "fourteen exercises, checked"),
+    Command("lab/questions.py", "python -m chapter10.lab.questions", "the second document's three questions"),
     Command("jobs_command.py", "python -m chapter10 jobs --help", "exports that outlive the request, on your own CSV"),
     Command("lab/explore.py", "python -m chapter10.lab.explore", "every history of a small world, checked"),
     Command("experiments.py", "python -m chapter10.experiments --check", "is the committed evidence still true?"),

@@ -43,6 +43,8 @@ NOT_ON_THE_MAP: Final[dict[str, str]] = {
     "companions": "linked above its table",
     "companions.scenes": "linked in the row of its groups",
     "lab": "linked above its table",
+    "lab.exercises": "linked in the row of its command",
+    "lab.exercises.checks": "linked in the row of its command",
 }
 """Modules without a row of their own, each with the reason."""
 

@@ -28,7 +28,7 @@ _TURNS: Final = 50
 _MAX_ORDERS: Final = 200
 
 _SHOWN: Final = "read_all(5 calls, read, limit=2)"
-ReadAll = Callable[[list[tuple[str, str]], Callable[[str], Coroutine[Any, Any, Any]], int], Coroutine[Any, Any, Any]]
+_ReadAll = Callable[[list[tuple[str, str]], Callable[[str], Coroutine[Any, Any, Any]], int], Coroutine[Any, Any, Any]]
 
 
 @dataclass
@@ -75,7 +75,7 @@ class _Run:
             await asyncio.sleep(0)
 
 
-async def _one_order(read_all: ReadAll, prefix: Sequence[int]) -> tuple[_Run, list[tuple[int, int]]]:
+async def _one_order(read_all: _ReadAll, prefix: Sequence[int]) -> tuple[_Run, list[tuple[int, int]]]:
     run = _Run()
     choices: list[tuple[int, int]] = []
     task = asyncio.ensure_future(read_all(list(_CALLS), run.read, _LIMIT))
@@ -112,7 +112,7 @@ async def _end(run: _Run, task: asyncio.Task[Any]) -> None:
     await asyncio.sleep(0)
 
 
-def _orders(read_all: ReadAll) -> Iterator[_Run]:
+def _orders(read_all: _ReadAll) -> Iterator[_Run]:
     """Run every order of answers, the one in which the oldest read always ends first to begin with."""
     choices: list[tuple[int, int]] = []
     for _ in range(_MAX_ORDERS):
@@ -125,11 +125,11 @@ def _orders(read_all: ReadAll) -> Iterator[_Run]:
         choices[-1] = (choices[-1][0] + 1, choices[-1][1])
 
 
-def _shortest(read_all: ReadAll, is_bad: Callable[[_Run], bool]) -> _Run | None:
+def _shortest(read_all: _ReadAll, is_bad: Callable[[_Run], bool]) -> _Run | None:
     return min((run for run in _orders(read_all) if is_bad(run)), key=lambda run: len(run.events), default=None)
 
 
-def _read_all(names: Names) -> ReadAll:
+def _read_all(names: Names) -> _ReadAll:
     return function_of(names, "read_all")
 
 
@@ -191,7 +191,7 @@ def _own_id(names: Names) -> None:
         raise Failed(_SHOWN, got, wanted, why, _CLAIM, text_lanes(run.events))
 
 
-async def _cancelled(read_all: ReadAll) -> tuple[_Run, bool, list[str]]:
+async def _cancelled(read_all: _ReadAll) -> tuple[_Run, bool, list[str]]:
     """Cancel from outside while two reads are in flight: the run, whether it was cancelled, what is left."""
     run = _Run()
     task = asyncio.ensure_future(read_all(list(_CALLS), run.read, _LIMIT))

@@ -22,7 +22,7 @@ _TABLE: Final = (
     "CREATE TABLE IF NOT EXISTS jobs (id INTEGER PRIMARY KEY, state TEXT NOT NULL, attempt INTEGER NOT NULL, "
     "lease_until REAL)"
 )
-Claim = Callable[[Connection, int, float, float], Any]
+_Claim = Callable[[Connection, int, float, float], Any]
 _QUEUED: Final = (1, "queued", 0, None)
 _HELD: Final = (1, "running", 1, 3.0)
 
@@ -33,11 +33,11 @@ def _prepare(row: tuple[Any, ...], database: sqlite3.Connection) -> None:
     database.execute("INSERT INTO jobs VALUES (?, ?, ?, ?)", row)
 
 
-def _claim(names: Names) -> Claim:
+def _claim(names: Names) -> _Claim:
     return function_of(names, "claim")
 
 
-def _alone(claim: Claim, row: tuple[Any, ...], now: float) -> tuple[Any, tuple[Any, ...]]:
+def _alone(claim: _Claim, row: tuple[Any, ...], now: float) -> tuple[Any, tuple[Any, ...]]:
     """Let one worker claim; return what it got and the row. The other worker does nothing."""
     found: list[tuple[Any, ...]] = []
 
