@@ -91,6 +91,27 @@ async def run_by_wait_for(fn: Callable[[], Awaitable[Any]], seconds: float, grac
     return "value"
 
 
+async def run_that_drops_a_cancel(fn: Callable[[], Awaitable[Any]], seconds: float, grace: float) -> str:
+    """T3 on every Python, as `wait_for` of 3.11 has it: a cancel that comes while the tool ends is dropped."""
+    task = asyncio.ensure_future(fn())
+    try:
+        await asyncio.wait({task}, timeout=seconds)
+    except asyncio.CancelledError:
+        if not task.done():
+            task.cancel()
+            raise
+    return "value" if task.done() else "timed_out_stopped"
+
+
+async def run_behind_a_shield(fn: Callable[[], Awaitable[Any]], seconds: float, grace: float) -> str:
+    """T5: the time-out comes at once, and nobody has the task that would have to be cancelled and awaited."""
+    try:
+        await asyncio.wait_for(asyncio.shield(fn()), seconds)
+    except TimeoutError:
+        return "timed_out_stopped"
+    return "value"
+
+
 async def run_by_hand(fn: Callable[[], Awaitable[Any]], seconds: float, grace: float) -> str:
     """T4: the cure of the text. It hangs on a stubborn task, and a cancelled caller leaves the child running."""
     task = asyncio.ensure_future(fn())

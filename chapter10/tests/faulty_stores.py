@@ -6,6 +6,8 @@ wrong, and against the real thing, where it does not; a scene that a twin surviv
 
 from __future__ import annotations
 
+import asyncio
+import datetime
 import json
 import sqlite3
 from collections.abc import Awaitable, Callable, Iterator
@@ -92,7 +94,7 @@ def taken_out(module: str, name: str, guard: str, instead: str = "1") -> Iterato
 
 
 class PlainOutbox:
-    """An outbox with a status column and nothing else: faults O1 to O11."""
+    """An outbox with a status column and nothing else: faults O1 to O11 without O8."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.db = connection
@@ -141,6 +143,14 @@ class PlainOutbox:
         for _ in range(passes):
             await self.one_pass(send)
 
+    def archive(self, older_than_s: float) -> int:
+        """O10: there is no such thing; every payload stays for ever."""
+        return 0
+
+    def alarms(self) -> dict[str, Any]:
+        """O10: nobody counts."""
+        return {"alarms": []}
+
     def statuses(self) -> list[str]:
         return [row[0] for row in self.db.execute("SELECT status FROM plain ORDER BY id")]
 
@@ -155,3 +165,38 @@ class ReadThenRunConsumer:
         if event_id not in self._known:
             await effect()
             self._known.add(event_id)
+
+
+class NaiveTimes:
+    """O8: due times as text of each machine's own wall clock, without a zone."""
+
+    def __init__(self) -> None:
+        self._due: list[tuple[str, str]] = []
+
+    def record(self, event_id: str, wall_clock: datetime.datetime) -> None:
+        self._due.append((wall_clock.replace(tzinfo=None).isoformat(), event_id))
+
+    def due(self, wall_clock: datetime.datetime) -> list[str]:
+        now = wall_clock.replace(tzinfo=None).isoformat()
+        return [event_id for at, event_id in self._due if at <= now]
+
+
+class FutureBridge:
+    """O12: the result comes back through a future in memory, which only this process's relay resolves."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._futures: dict[str, asyncio.Future[str]] = {}
+
+    def expect(self, event_id: str) -> None:
+        self._futures[event_id] = self._loop.create_future()
+
+    def sent(self, event_id: str) -> None:
+        self._futures[event_id].set_result("sent")
+
+    async def wait_for(self, event_id: str, looks: int) -> str:
+        for _ in range(looks):
+            if self._futures[event_id].done():
+                return self._futures[event_id].result()
+            await asyncio.sleep(0)
+        return "no answer"

@@ -921,9 +921,8 @@ class KnownWrongTwins(unittest.TestCase):
 
         self.runner(check, faulty.run_by_wait_for)
 
-    @unittest.skipIf(sys.version_info >= (3, 12), "wait_for was repaired in 3.12; ours is checked above on all")
     def test_t3_a_cancel_in_the_turn_of_the_end_is_kept(self) -> None:
-        """On 3.11 `wait_for` returns the value and forgets the cancel."""
+        """`wait_for` of 3.11 returns the value and forgets the cancel; its twin does so on every Python."""
 
         async def check(runner: Any, loop: VirtualLoop) -> None:
             gate = asyncio.Event()
@@ -936,7 +935,9 @@ class KnownWrongTwins(unittest.TestCase):
             await until_done(caller)
             self.assertTrue(caller.cancelled())
 
-        self.runner(check, faulty.run_by_wait_for)
+        self.runner(check, faulty.run_that_drops_a_cancel)
+        if sys.version_info < (3, 12):
+            self.runner(check, faulty.run_by_wait_for)
 
     def test_t4_a_stubborn_tool_does_not_hold_its_caller(self) -> None:
         """Cancel and await alone wait for as long as the tool likes.
@@ -967,6 +968,28 @@ class KnownWrongTwins(unittest.TestCase):
             self.assertEqual(asyncio.all_tasks(), {asyncio.current_task()})
 
         self.runner(check, faulty.run_by_hand)
+
+    def test_t5_a_tool_past_its_time_is_cancelled_and_awaited(self) -> None:
+        """Behind a shield the time-out comes too, and a tool that would have obeyed runs on unseen.
+
+        Claims: I4-008, I4-098.
+        """
+
+        async def check(runner: Any, loop: VirtualLoop) -> None:
+            ended: list[str] = []
+
+            async def tool() -> None:
+                try:
+                    await pause(600)
+                finally:
+                    ended.append("stopped")
+
+            self.assertEqual(await runner(tool, 0.1, 1), "timed_out_stopped")
+            seen = list(ended)
+            await pause(601)  # so that the twin leaves nothing behind
+            self.assertEqual(seen, ["stopped"])
+
+        self.runner(check, faulty.run_behind_a_shield)
 
     def test_t6_no_timer_hides_a_cancel_that_came_before(self) -> None:
         """With nothing left the tool is refused, and the cancel arrives at the next wait."""

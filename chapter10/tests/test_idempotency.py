@@ -264,6 +264,25 @@ class LifeTest(StoreTestCase):
         self.assert_code("ttl_too_short", lambda: self.store.claim(make_intent("payments", ORDER), ttl_s=86_399))
         self.assertEqual("absent", self.state())
 
+    def test_a_retry_within_the_window_never_meets_a_forgotten_result(self) -> None:
+        """The twin takes any lifetime, forgets, and charges twice; ours refuses before the first charge (I12).
+
+        Claims: I4-038, I4-097.
+        """
+        retry_after = 12 * 3600  # the last moment at which somebody still retries a payment
+
+        def charges(store: Any) -> int:
+            bank = Bank()
+            for _ in range(2):
+                try:
+                    asyncio.run(store.execute_once("payments", ORDER, bank.charge, ttl_s=60))
+                except IdempotencyError as error:
+                    self.assertEqual("ttl_too_short", error.code)
+                self.clock.advance(retry_after)
+            return bank.calls
+
+        self.assertEqual((2, 0), (charges(self.twin()), charges(self.store)))
+
     def test_a_result_lives_from_its_completion_to_its_end_and_not_longer(self) -> None:
         """Equal to the end is outlived; then the same intent is a new one.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import datetime
 import inspect
 import json
 import random
@@ -42,7 +43,14 @@ from chapter10.companions.outbox import (
     saga_demonstration,
 )
 from chapter10.database import Database, StoreError
-from chapter10.tests.faulty_stores import OUTBOX, PlainOutbox, ReadThenRunConsumer, taken_out
+from chapter10.tests.faulty_stores import (
+    OUTBOX,
+    FutureBridge,
+    NaiveTimes,
+    PlainOutbox,
+    ReadThenRunConsumer,
+    taken_out,
+)
 from chapter10.tests.support import FolderTestCase, ManualClock
 
 BUSINESS = "CREATE TABLE ledger (entry TEXT PRIMARY KEY, cents INTEGER NOT NULL);"
@@ -673,6 +681,46 @@ class RelayTest(OutboxTestCase):
         self.assertEqual("pending", asyncio.run(self.relay().wait_for("f", 2.5)))
         self.assertEqual([1.0, 1.0, 0.5], self.clock.slept)
 
+    def test_a_delivery_by_another_relay_is_seen_too(self) -> None:
+        """A waiter of the twin hears of its own process only; ours reads the row (O12).
+
+        Claims: I4-063.
+        """
+
+        async def run() -> list[str]:
+            bridge = FutureBridge(asyncio.get_running_loop())
+            for event_id in ("here", "there"):
+                self.record(event_id)
+                bridge.expect(event_id)
+            here, there = self.relay(limit=1), self.relay(self.open(), limit=1)
+            await here.run_pass()
+            bridge.sent("here")
+            await there.run_pass()  # another process: it knows nothing of futures
+            twin = [await bridge.wait_for(event_id, 10) for event_id in ("here", "there")]
+            return [*twin, *[await here.wait_for(event_id, 0) for event_id in ("here", "there")]]
+
+        self.assertEqual(["sent", "no answer", "sent", "sent"], asyncio.run(run()))
+
+    def test_times_are_numbers_of_one_clock(self) -> None:
+        """Recorded east of here and due at once: by naive texts it is due eight hours later, by ours now (O8).
+
+        Claims: I4-055.
+        """
+        noon = datetime.datetime(2026, 8, 1, 12, tzinfo=datetime.UTC)
+        east = noon.astimezone(datetime.timezone(datetime.timedelta(hours=8)))
+        twin = NaiveTimes()
+        twin.record("e", east)
+        self.assertEqual([], twin.due(noon))
+        self.assertEqual(["e"], twin.due(noon + datetime.timedelta(hours=8)))
+
+        self.clock.now = east.timestamp()
+        self.record("e")
+        self.clock.now = noon.timestamp()
+        batch = self.outbox.claim()
+        self.assertEqual(["e"], [message.event_id for message in batch.messages] if batch else [])
+        types = self.database.row("SELECT typeof(created_at), typeof(next_attempt_at), typeof(lease_until) FROM outbox")
+        self.assertEqual(("integer", "integer", "integer"), types)
+
 
 class OrderTest(OutboxTestCase):
     """Turns, priorities, compensations."""
@@ -870,6 +918,29 @@ class UpkeepTest(OutboxTestCase):
         self.fill("dead", 1)
 
         self.assertEqual(["dead"], self.outbox.alarms()["alarms"])
+
+    def test_sent_payloads_go_and_somebody_is_called(self) -> None:
+        """A year later the twin holds every payload, and 101 dead rows alarm nobody (O10).
+
+        Claims: I4-062, I4-068.
+        """
+
+        def what_is_left(outbox: Any, table: str) -> tuple[int, list[str]]:
+            self.clock.advance(366 * 86_400)
+            outbox.archive(86_400)
+            kept = self.database.row(f"SELECT count(*) FROM {table} WHERE payload IS NOT NULL AND status = 'sent'")[0]
+            return kept, outbox.alarms()["alarms"]
+
+        plain = self.plain()
+        for number in range(111):
+            plain.record("payments", {"n": number})
+        self.database.connection.execute("UPDATE plain SET status = CASE WHEN id <= 10 THEN 'sent' ELSE 'dead' END")
+        self.record(*(f"sent-{number}" for number in range(10)))
+        self.passes(1)
+        self.fill("dead", 101)
+
+        self.assertEqual((10, []), what_is_left(plain, "plain"))
+        self.assertEqual((0, ["dead"]), what_is_left(self.outbox, "outbox"))
 
     def test_a_dead_row_is_out_of_the_way_until_it_is_replayed(self) -> None:
         """Not sent again by itself; a replay has all its attempts, and is refused past the horizon.
