@@ -183,7 +183,8 @@ class Outbox:
         self._clock = clock
         self._max_attempts = whole(max_attempts, "max_attempts", 1, 1000)
         self._delay = growing_delay() if delay is None else delay
-        if type(when_dead) is not str or when_dead not in ("block", "skip"):
+        rule: object = when_dead  # a wrong one may be of any type, also of one that cannot be compared
+        if type(rule) is not str or rule not in ("block", "skip"):
             refuse("when_dead is neither block nor skip")
         self._block = when_dead == "block"
         self.horizon_s = seconds(horizon_s, "horizon_s", 1)
