@@ -2,6 +2,7 @@
 
     python -m chapter10.lab.claim_map                    how many claims have a test, how many a reason
     python -m chapter10.lab.claim_map --claim C10-229    one claim: the line, the tests, what breaks without it
+    python -m chapter10.lab.claim_map --find 租约        claims with these words, in either language
     python -m chapter10.lab.claim_map --missing          claims with neither a test nor a reason
     python -m chapter10.lab.claim_map --write            reports/claim-map.md anew (--check compares it)
 
@@ -199,10 +200,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     one = parser.add_mutually_exclusive_group()
     one.add_argument("--claim", metavar="ID", help="one claim, such as C10-229")
+    one.add_argument("--find", metavar="WORDS", help="list the claims whose sentence or section has these words")
     one.add_argument("--missing", action="store_true", help="list claims with neither a test nor a reason")
     one.add_argument("--write", action="store_true", help=f"write reports/{PAGE} anew")
     one.add_argument("--check", action="store_true", help=f"compare reports/{PAGE} with the sources")
-    parser.add_argument("--lang", choices=LANGUAGES, help="with --claim: the language of the sentences")
+    parser.add_argument("--lang", choices=LANGUAGES, help="with --claim and --find: the language of the sentences")
     options = parser.parse_args(arguments)
     if not _TESTS.is_dir():
         sys.stderr.write("this copy has no tests; run it in the repository\n")
@@ -210,6 +212,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     found = read_map()
     if options.claim is not None:
         return _show(options.claim.strip().upper(), found, choose_language(options.lang))
+    if options.find is not None:
+        return _find(options.find, found, choose_language(options.lang))
     if options.write:
         for path in replace_together(reports_folder(), {PAGE: page(found)}):
             print(path)
@@ -229,6 +233,22 @@ def _show(name: str, found: Map, language: str) -> int:
         return EXIT_USAGE
     print("\n".join(sheet(found.claims[name], found, language)))
     return EXIT_FINE
+
+
+def _find(words: str, found: Map, language: str) -> int:
+    wanted = words.casefold().split()
+    hits = [claim for claim in found.claims.values() if all(word in _searched(claim) for word in wanted)]
+    for claim in hits:
+        print(f"{claim.id}  {claim.sentence.in_language(language)}")
+    if not hits:
+        sys.stderr.write("no claim has these words; fewer or other ones may help\n")
+    return EXIT_FINE if hits else EXIT_WRONG
+
+
+def _searched(claim: Claim) -> str:
+    """Return what is said of a claim in both languages, folded, with its id and its figures' places."""
+    figures = [f"{figure.place} {canonical(figure.value)}" for figure in claim.expect]
+    return " ".join([claim.id, claim.kind, *claim.sentence, *claim.section, *figures]).casefold()
 
 
 def _summary(found: Map) -> str:

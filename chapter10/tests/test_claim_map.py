@@ -189,6 +189,16 @@ class TheCommand(unittest.TestCase):
         self.assertIn("there is no claim C99-001", error)
         self.assertEqual(call("--write", "--check")[0], 2)
 
+    def test_claims_are_found_by_words(self) -> None:
+        """Both languages, section titles and error codes lead to the sentence; all words must fit."""
+        for words in ("old worker late", "late stale_attempt", "迟到 回执", "vanished receipt", "failures.stale_worker"):
+            code, out, _ = call("--find", words, "--lang", "en")
+            self.assertEqual(code, 0, words)
+            self.assertIn("C10-229  The old worker that comes back late", out)
+        code, out, error = call("--find", "lease unicorn")
+        self.assertEqual((code, out), (1, ""))
+        self.assertIn("no claim has these words", error)
+
     def test_missing_names_what_is_missing(self) -> None:
         """A claim that no test names and that has no reason is listed, and the exit code is 1."""
         known = whole()
