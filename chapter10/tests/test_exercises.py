@@ -295,7 +295,7 @@ class TheJudge(FolderTestCase):
             ("\n\n1 / 0\n", r"^ZeroDivisionError: .*\(line 3 of your file\)$"),
             ("raise SystemExit(5)\n", r"^SystemExit: 5 \(line 1 of your file\)$"),
             ("def month_report(sales, month):\n    return sales['x']\n", r"^TypeError: .*\(line 2 of your file\)$"),
-            ("def month_report(sales, month):\n    raise SystemExit\n", r"^SystemExit: .*line 2"),
+            ("def month_report(sales, month):\n    raise SystemExit\n", r"^SystemExit \(line 2 of your file\)$"),
         ):
             with self.subTest(content=content):
                 self.assertRegex(self.reason(content.encode()), got)
@@ -313,6 +313,27 @@ class TheJudge(FolderTestCase):
         self.assertEqual(verdict.passed, ("definition", "found_accepts", "found_catches"))
         assert verdict.failure is not None
         self.assertIn("NotImplementedError", verdict.failure.got)
+
+    def test_a_test_that_returns_instead_of_asserting_is_told(self) -> None:
+        """What a test returns nobody reads."""
+        text = text_of(EXERCISES[6].answer).replace('    assert "invoices.get" in names, names', "    return True")
+        failure = self.judged(text.encode("utf-8"), 6).failure
+        assert failure is not None
+        self.assertEqual((failure.check, failure.got), ("found_accepts", "it returns True"))
+
+    def test_a_refusal_of_the_library_comes_with_its_reason_and_line(self) -> None:
+        """A code alone would leave a newcomer guessing."""
+        text = text_of(EXERCISES[6].answer).replace('("查询", "发票", "状态")', '"查询 发票 状态"')
+        failure = self.judged(text.encode("utf-8"), 6).failure
+        assert failure is not None
+        self.assertRegex(failure.got, r"^CatalogError: invalid_tool, keywords, .+ \(line \d+ of your file\)$")
+
+    def test_an_assertion_of_the_reader_comes_with_its_line(self) -> None:
+        """Also when it says nothing itself."""
+        text = text_of(EXERCISES[6].answer).replace('assert "invoices.get" in names, names', "assert not names")
+        failure = self.judged(text.encode("utf-8"), 6).failure
+        assert failure is not None
+        self.assertRegex(failure.got, r"^AssertionError \(line \d+ of your file\)$")
 
     def test_what_the_file_prints_is_kept_up_to_a_bound(self) -> None:
         """A loop that prints fills no memory and does not disturb the verdict."""

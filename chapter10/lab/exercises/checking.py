@@ -124,16 +124,15 @@ def run_checks(names: Names, checks: Sequence[Check], filename: str = "") -> Ver
 
 def unexpected(check: str, error: BaseException, filename: str) -> Failure:
     """Return the failure for an error that came out of the reader's code, with its line there if it has one."""
-    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == filename]
-    if isinstance(error, SyntaxError) and error.filename == filename:
-        lines = [error.lineno]
-    where = f" (line {lines[-1]} of your file)" if lines else ""
+    why = Text("你的代码抛出了没有人要求的异常。", "Your code raised an error that nobody asked for.")
+    if isinstance(error, NotImplementedError):
+        why = Text("前面的都对了；这一部分还没有写。", "All before this is right; this part is not written yet.")
     return Failure(
         check=check,
         called=f"the check {check}",
-        got=_cut(f"{type(error).__name__}: {error}{where}"),
+        got=_cut(_described(error, filename)),
         expected="no exception",
-        why=Text("你的代码抛出了没有人要求的异常。", "Your code raised an error that nobody asked for."),
+        why=why,
         claim="C10-313",
     )
 
@@ -157,14 +156,18 @@ def expect(called: str, got: object, expected: object, why: Text, claim: str) ->
 
 
 def accepts(test: Callable[..., Any], subject: object, called: str, why: Text, claim: str) -> None:
-    """Fail unless the reader's test accepts the real thing."""
+    """Fail unless the reader's test accepts the real thing, and returns nothing: what it returns, nobody reads."""
     try:
-        test(subject)
+        returned = test(subject)
     except NotImplementedError:
         raise
     except Exception as error:
-        got = f"{type(error).__name__}: {error}".rstrip(": ")
+        code = getattr(test, "__code__", None)
+        got = _described(error, code.co_filename if code else "")
         raise Failed(called, got, "your test passes", why, claim) from error
+    if returned is not None:
+        ignored = Text("测试返回的值没有人看。请用 assert 断言。", "Nobody looks at what a test returns. Use assert.")
+        raise Failed(called, f"it returns {returned!r}", "it asserts, and returns nothing", ignored, claim)
 
 
 def catches(test: Callable[..., Any], subject: object, called: str, why: Text, claim: str) -> None:
@@ -176,6 +179,17 @@ def catches(test: Callable[..., Any], subject: object, called: str, why: Text, c
     except Exception:
         return
     raise Failed(called, "your test passes", "your test fails (AssertionError)", why, claim)
+
+
+def _described(error: BaseException, filename: str) -> str:
+    """Return class and text of an error, what a coded one knows beside its code, and the reader's line."""
+    text = f"{type(error).__name__}: {error}".rstrip(": ")
+    known = [getattr(error, name, None) for name in ("field", "reason")]
+    text += "".join(f", {value}" for value in known if isinstance(value, str) and value)
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == filename]
+    if isinstance(error, SyntaxError) and error.filename == filename:
+        lines = [error.lineno]
+    return f"{text} (line {lines[-1]} of your file)" if lines else text
 
 
 def _shown(value: object) -> str:

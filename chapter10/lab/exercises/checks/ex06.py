@@ -84,7 +84,12 @@ def _definition(names: Names) -> None:
 
 
 def _found_accepts(names: Names) -> None:
-    why = Text("真实的目录里有你的工具，这个测试应该通过。", "The real catalog has your tool; this test should pass.")
+    why = Text(
+        "真实的目录里有你的工具，这个测试应该通过。查询词之间用空格分开；权限放在集合里；结果是字典的列表，\n"
+        '名字在 hit["name"]。',
+        "The real catalog has your tool; this test should pass. Words of the query stand between spaces, grants in a\n"
+        'set; the answer is a list of dicts, with the name in hit["name"].',
+    )
     accepts(function_of(names, "test_found"), _filled(Catalog, names), "test_found(the real catalog)", why, _CLAIM)
 
 

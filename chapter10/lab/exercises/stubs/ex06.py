@@ -9,8 +9,10 @@ Add a read-only definition for 查询 发票 状态, write two tests (found with
 and say whether the definition is now an executable connector. Your tests are run on the real catalog, where
 they should pass, and on broken ones, where they should fail.
 
-    Tool(name, description, keywords, permission, effect)     keywords: a tuple of words
-    catalog.search("查询 发票 状态", {"a:permission"})          a list of dicts, each with "name"
+    Tool("orders.get", "读取一张订单的状态", ("查询", "订单", "状态"), "orders:read", "read")
+                                    name, description, keywords, permission, effect
+    catalog.search("查询 订单 状态", {"orders:read"})
+                                    query and grants; a list of dicts, each with "name"
 
 检查 / check:  python -m chapter10.lab.exercises check 6
 """
