@@ -50,6 +50,7 @@ FLOORS: Final[dict[int, tuple[str, ...]]] = {
         "companions.strict_json",
         "companions.tasks",
         "companions.transcript",
+        "lab.mutations",
         "lab.strings",
         "lab.virtual_time",
     ),
@@ -109,6 +110,7 @@ FLOORS: Final[dict[int, tuple[str, ...]]] = {
         "lab.guards",
         "lab.invariants",
         "lab.predictions",
+        "lab.stops",
     ),
     5: (
         "experiments",
@@ -133,6 +135,7 @@ FLOORS: Final[dict[int, tuple[str, ...]]] = {
         "lab.exercises.checks.ex10",
         "lab.exercises.checks.ex11",
         "lab.explorer",
+        "lab.fuzz_subjects",
     ),
     6: (
         "quickstart",
@@ -148,6 +151,8 @@ FLOORS: Final[dict[int, tuple[str, ...]]] = {
         "lab.site",
         "lab.two_terminals",
         "__main__",
+        "lab.fuzz",
+        "lab.mutants",
     ),
     7: ("lab.exercises.judge",),
 }

@@ -15,6 +15,7 @@ from typing import Any
 
 from chapter10.companions.cancel_store import CancelStore
 from chapter10.companions.process_stop import StopError, Stopped, sigterm_is_a_request, stop_process
+from chapter10.lab.stops import EXPECTED, play
 from chapter10.tests.support import FolderTestCase, start_python
 
 POSIX = sys.platform != "win32"
@@ -346,6 +347,23 @@ class TheRequest(unittest.TestCase):
     def without_a_loop() -> None:
         with sigterm_is_a_request(lambda: None):
             pass
+
+
+@unittest.skipUnless(POSIX, "SIGTERM cannot be refused elsewhere")
+class TheDemonstration(FolderTestCase):
+    """Four processes, one row, three steps."""
+
+    def test_each_process_is_stopped_by_the_step_that_it_needs(self) -> None:
+        """The killed one left its row running; in the end all are cancelled, the late one without having run.
+
+        Claims: I4-001, I4-009, I4-028, I4-086, I4-087.
+        """
+        rows = play(self.folder / "cancels.db")
+        self.assertEqual({kind: how for kind, how, _, _ in rows}, EXPECTED)
+        self.assertEqual([kind for kind, _, before, _ in rows if before == "running"], ["stubborn"])
+        self.assertEqual({after for _, _, _, after in rows}, {"cancelled"})
+        with CancelStore.open(self.folder / "cancels.db") as store:
+            self.assertEqual({row.span_id: row.fence for row in store.invocations("trace-1")}["late"], 0)
 
 
 if __name__ == "__main__":
