@@ -404,6 +404,14 @@ class TheMailGroup(unittest.TestCase):
         plans = figures("mail")["plans_with_one_mail_after_every_fault"]
         self.assertEqual(plans, ["idempotency_key", "outbox_and_dedupe"])
 
+    def test_a_finished_job_gets_its_mail_whoever_dies(self) -> None:
+        """Job and outbox are two databases: the event id is derived, so recording it again is the same row.
+
+        Claims: C10-310.
+        """
+        found = figures("mail")
+        self.assertEqual((found["mails_when_it_died_before_the_outbox"], found["rows_of_two_recordings"]), (1, 1))
+
     def test_nobody_to_ask_means_a_doubt_and_no_second_mail(self) -> None:
         """The job ends as unknown, whether there is a mail or not. Claims: C10-242, C10-310."""
         for row in figures("mail")["job_says"]:

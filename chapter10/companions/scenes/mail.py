@@ -205,6 +205,7 @@ def mail_experiment(scene: Scene) -> dict[str, Any]:
             for name in _PLANS
             if all(row[name] == (cancel != "before") for row, (_, _, cancel) in zip(mails, _FAULTS, strict=True))
         ],
+        **_unrecorded(scene),
         **_withdrawn(scene),
         **_corrected(scene),
     }
@@ -357,6 +358,22 @@ _PLANS: Final[dict[str, tuple[_Work, Callable[[_Play], None], bool]]] = {
 
 
 # After the commit ------------------------------------------------------------------------------------
+
+
+def _unrecorded(scene: Scene) -> dict[str, Any]:
+    """The process dies when the job has ended and its mail is in no outbox yet; the next ones find the receipt."""
+    scene.begin("死在提交与入箱之间 / it dies between the commit and the outbox")
+    with ExitStack() as stack:
+        play = _Play(stack, (), "never", True)
+        play.scene = scene
+        _end_the_job(play)
+        play.say("worker", "dies", "")
+        for who in ("second process", "third process"):
+            play.now += _ROUND_S
+            play.say(who, "records the mail of every finished job", "")
+            _record_and_relay(play)
+        rows = play.outbox.database.row("SELECT count(*) FROM outbox")[0]
+        return {"mails_when_it_died_before_the_outbox": len(play.service.mailbox), "rows_of_two_recordings": rows}
 
 
 def _withdrawn(scene: Scene) -> dict[str, Any]:
