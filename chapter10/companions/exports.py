@@ -323,8 +323,11 @@ def remove_leftovers(results: str | os.PathLike[str], store_path: str | os.PathL
     """Remove at most `limit` tables that no receipt of the store names any more; return how many.
 
     Only names that this module makes, and only of jobs that cannot deliver them any more: final or pruned. What a
-    killed process left half-written goes when no job is live. Raises `OSError`, `StoreError`.
+    killed process left half-written goes when no job is live. Raises `OSError`, `StoreError`, and `ValueError` for a
+    limit that is no whole number from 1.
     """
+    if type(limit) is not int or limit < 1:
+        raise ValueError("limit is not a whole number from 1")
     names = sorted(_names(Path(results)))  # before the looks at the store: what comes later is not ours to judge
     if not names:
         return 0

@@ -325,7 +325,8 @@ class IntentRecords:
 
         Raises `IdempotencyError`: `not_unknown` (settled already, or another claim), `bad_input`.
         """
-        if type(verdict) is not Verdict or verdict.kind not in ("done", "failed", "not_done", "unknown"):
+        kinds = ("done", "failed", "not_done", "unknown")
+        if type(verdict) is not Verdict or type(verdict.kind) is not str or verdict.kind not in kinds:
             refuse("not a verdict")
         whole(fence, "fence", 1, 2**63 - 1)
         if verdict.kind == "unknown":

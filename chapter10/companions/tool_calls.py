@@ -311,7 +311,7 @@ def check_call(call: ToolCall) -> None:
     if not isinstance(call, ToolCall):
         raise ExecutorError("bad_input", "not a ToolCall")
     named = _is_text(call.call_id) and _is_text(call.name) and call.call_id and call.name
-    if not named or (call.description != "" and not _is_text(call.description)):
+    if not named or not _is_text(call.description):
         raise ExecutorError("bad_input", "an id, a name or a description")
     if not _FLAGS.issuperset(map(type, (call.cut_off, call.cancels_siblings, call.read_only))):
         raise ExecutorError("bad_input", "a flag")

@@ -1,0 +1,241 @@
+"""The mutants: operators on small texts, the list against the code as it is, and a bounded run in a real copy."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import io
+import unittest
+from pathlib import Path
+from unittest import mock
+
+from chapter10.lab import mutants as command
+from chapter10.lab.mutants import Tree, Verdict, mutants_page, run
+from chapter10.lab.mutations import Mutant, automatic, read_list, written
+from chapter10.tests.support import TOP, FolderTestCase
+from chapter10.tests.syntax import modules
+
+CORE = ("canonical", "catalog", "postings", "concurrency", "jobs", "database")
+
+
+def text_of(module: str) -> str:
+    return modules()[module].path.read_text(encoding="utf-8")
+
+
+def changed(text: str, operator: str) -> list[str]:
+    """What the faults of one operator make of a text."""
+    return [mutant.apply(text) for mutant in automatic("m", text) if mutant.operator == operator]
+
+
+class TheOperators(unittest.TestCase):
+    """Each operator makes the faults that it is there for, and changes nothing else."""
+
+    def test_a_comparison_is_flipped_where_it_stands(self) -> None:
+        """At its boundary or turned round, each part of a chain by itself."""
+        self.assertEqual(["x = a <= b < c\n", "x = a < b <= c\n"], changed("x = a < b < c\n", "compare"))
+        self.assertEqual(["x = a is b\n"], changed("x = a is not b\n", "compare"))
+        self.assertEqual(["x = (a) not in (b)\n"], changed("x = (a) in (b)\n", "compare"))
+
+    def test_a_condition_is_negated_and_a_guard_dropped(self) -> None:
+        """A guard is an `if` that only refuses or leaves."""
+        text = "def f(a):\n    if a > 0:\n        raise ValueError\n    return a\n"
+        self.assertIn("if not (a > 0):", changed(text, "condition")[0])
+        self.assertIn("if False:", changed(text, "guard")[0])
+        self.assertEqual([], changed(text.replace("raise ValueError", "a = 0"), "guard"))
+        self.assertEqual(1, len(changed(text.replace("raise ValueError", '_refuse("x")'), "guard")))
+
+    def test_a_part_of_a_condition_is_left_out(self) -> None:
+        """In an `and` it is True, in an `or` False; and the two are exchanged."""
+        self.assertEqual(["x = True and b\n", "x = a and True\n"], changed("x = a and b\n", "part"))
+        self.assertEqual(["x = False or b\n", "x = a or False\n"], changed("x = a or b\n", "part"))
+        self.assertEqual(["x = a or b\n"], changed("x = a and b\n", "logic"))
+        self.assertEqual(["x = (a)\n"], changed("x = not a\n", "logic"))
+
+    def test_a_call_that_stands_alone_is_left_out(self) -> None:
+        """Awaited or not; one whose value is used stays."""
+        self.assertEqual(["pass\nx = f()\n"], changed("f(1)\nx = f()\n", "call"))
+        self.assertIn("    pass\n", changed("async def g():\n    await f()\n", "call")[0])
+
+    def test_numbers_sums_and_extremes(self) -> None:
+        """One larger, plus and minus, min and max; constants of a module by themselves."""
+        self.assertEqual(["LIMIT = 6\n"], changed("LIMIT = 5\n", "limit"))
+        self.assertEqual(["def f():\n    return 6\n"], changed("def f():\n    return 5\n", "number"))
+        self.assertEqual(["x = a - b\n"], changed("x = a + b\n", "sum"))
+        self.assertEqual(["x = max(a, b)\n"], changed("x = min(a, b)\n", "extreme"))
+
+    def test_a_handler_catches_nothing(self) -> None:
+        """The error that it is there for passes."""
+        text = "try:\n    f()\nexcept KeyError:\n    g()\n"
+        self.assertIn("except ZeroDivisionError:", changed(text, "handler")[0])
+
+    def test_the_last_statement_is_moved_out_of_the_transaction(self) -> None:
+        """Only out of a block that writes, and never a return."""
+        text = "with s.write() as db:\n    a(db)\n    b(db)\n"
+        self.assertEqual(["with s.write() as db:\n    a(db)\nb(db)\n"], changed(text, "outside"))
+        self.assertEqual([], changed(text.replace("s.write()", "s.read()"), "outside"))
+        text = "def f():\n" + "".join(
+            f"    {line}\n" for line in ("with s.write() as db:", "    a(db)", "    return b")
+        )
+        self.assertEqual([], changed(text, "outside"))
+
+    def test_texts_annotations_and_docstrings_are_left_alone(self) -> None:
+        """They hold no decision."""
+        text = '"""5 < 6"""\n__all__ = ["a"]\ndef f(a: "int < 5") -> "not 3":\n    """7"""\n    assert a < 5\n'
+        self.assertEqual([], automatic("m", text))
+
+    def test_letters_of_more_than_one_byte_do_not_shift_a_change(self) -> None:
+        """The tree counts bytes, a text counts characters."""
+        self.assertEqual(["x = f('作业', a <= b)\n"], changed("x = f('作业', a < b)\n", "compare"))
+
+    def test_every_fault_in_the_whole_package_is_a_program(self) -> None:
+        """Each one of some core modules parses, and differs from the text; names are distinct."""
+        for module in ("canonical", "concurrency", "companions.budget"):
+            text = text_of(module)
+            found = automatic(module, text)
+            self.assertEqual(len({mutant.name for mutant in found}), len(found))
+            for mutant in found:
+                ast.parse(mutant.apply(text))
+                self.assertNotEqual(mutant.apply(text), text, mutant.name)
+
+
+class TheList(unittest.TestCase):
+    """`mutants.toml` fits the code as it is."""
+
+    def test_every_entry_stands_in_exactly_one_place(self) -> None:
+        """An entry whose place has moved fails here instead of proving nothing, and each makes a program."""
+        for entry in read_list().entries:
+            with self.subTest(entry["name"]):
+                text = text_of(entry["module"])
+                ast.parse(written(entry, text).apply(text))
+
+    def test_every_module_has_tests_that_exist(self) -> None:
+        """The tests of each module are named, and so are those of every module of the chapter and every companion."""
+        tests = read_list().tests
+        for module, names in tests.items():
+            self.assertIn(module, modules())
+            self.assertTrue(names)
+            for name in names:
+                self.assertTrue((TOP / "chapter10" / "tests" / f"{name}.py").is_file(), name)
+        self.assertLessEqual({entry["module"] for entry in read_list().entries}, set(tests))
+
+    def test_every_reason_names_a_fault_that_the_operators_make(self) -> None:
+        """A reason for a place that has changed must be thought of anew."""
+        reasons = read_list().reasons
+        made = {
+            mutant.name
+            for module in {name.partition(":")[0] for name in reasons}
+            for mutant in automatic(module, text_of(module))
+        }
+        self.assertEqual([], sorted(set(reasons) - made))
+
+    def test_a_wrong_entry_is_refused(self) -> None:
+        """No place, two places, no such function."""
+        entry = {"name": "n", "module": "m", "old": "a < b", "new": "a <= b"}
+        self.assertEqual("x = a <= b\n", written(entry, "x = a < b\n").apply("x = a < b\n"))
+        for text, where in (("x = 1\n", {}), ("a < b\na < b\n", {}), ("x = a < b\n", {"in": "f"})):
+            with self.assertRaises(ValueError):
+                written({**entry, **where}, text)
+
+
+class ABoundedRun(FolderTestCase):
+    """A few faults in a real copy, with the real tests of a small module."""
+
+    def test_faults_are_noticed_and_leave_nothing_behind(self) -> None:
+        """A dropped guard and a flipped one are noticed by the module's tests; without a fault they pass."""
+        tree = Tree(self.folder, compiled=False)
+        text = tree.text("canonical")
+        faults = [mutant for mutant in automatic("canonical", text) if mutant.operator == "guard"][:2]
+        self.assertEqual("survived", tree.test(["test_canonical"]).ending)
+
+        with contextlib.redirect_stderr(io.StringIO()) as progress:
+            verdicts = run(faults, {"canonical": ["test_canonical"]}, [tree])
+
+        self.assertEqual(["noticed"] * 2, [verdict.ending for verdict in verdicts.values()])
+        self.assertEqual({"test_canonical"}, {verdict.by for verdict in verdicts.values()})
+        self.assertEqual(2, len(progress.getvalue().splitlines()))
+        self.assertEqual(text, tree.text("canonical"))
+        self.assertEqual("survived", tree.test(["test_canonical"]).ending)
+
+    def test_a_hang_and_a_broken_import_are_noticed(self) -> None:
+        """A loop without an end is ended from outside, and a module that cannot be imported is a failure."""
+        tree = Tree(self.folder, compiled=False)
+        text = tree.text("canonical")
+        start = text.index("def canonical(")
+        endless = Mutant("endless", "canonical", "written", 1, start, start, "while True:\n    pass\n\n\n")
+        broken = Mutant("broken", "canonical", "written", 1, start, start, "raise KeyError\n\n\n")
+
+        self.assertEqual("hung", tree.verdict(endless, ["test_canonical"], seconds=1.0).ending)
+        self.assertEqual("noticed", tree.verdict(broken, ["test_canonical"]).ending)
+        self.assertEqual("survived", tree.test(["test_canonical"]).ending)
+
+
+class TheReport(unittest.TestCase):
+    """What a run says of itself."""
+
+    def test_ctrl_c_keeps_what_was_learned(self) -> None:
+        """The verdicts so far come back, in the order of the list."""
+
+        class Interrupted(Tree):
+            def __init__(self) -> None:  # no copy is made
+                self.seen = 0
+
+            def verdict(self, mutant: Mutant, tests: object, seconds: float = 0) -> Verdict:
+                self.seen += 1
+                if self.seen == 2:
+                    raise KeyboardInterrupt
+                return Verdict("noticed", "test_m")
+
+        faults = [Mutant(name, "m", "written", 1, 0, 0, "") for name in ("a", "b", "c")]
+        with contextlib.redirect_stderr(io.StringIO()):
+            verdicts = run(faults, {"m": ["test_m"]}, [Interrupted()])
+
+        self.assertEqual(["a"], list(verdicts)[:1])
+        self.assertNotIn("b", verdicts)
+
+    def test_the_page_has_a_row_for_each_fault(self) -> None:
+        """Who noticed, that the tests hung, or the reason why nobody can."""
+        faults = [
+            Mutant("first", "m", "written", 1, 0, 0, ""),
+            Mutant("second", "m", "written", 1, 0, 0, ""),
+            Mutant("third", "m", "written", 1, 0, 0, "", "it makes no difference"),
+        ]
+        verdicts = {"first": Verdict("noticed", "test_m"), "second": Verdict("hung"), "third": Verdict("survived")}
+
+        page = mutants_page(faults, verdicts)
+
+        self.assertIn("| m | first | test_m |", page)
+        self.assertIn("| m | second | (the tests hung) |", page)
+        self.assertIn("| m | third | nobody: it makes no difference |", page)
+        self.assertIn("3 faults, 2 noticed, 1 with a reason.", page)
+
+
+class TheCommand(unittest.TestCase):
+    """`python -m chapter10.lab.mutants`, in this process, without a run."""
+
+    def run_command(self, *arguments: str) -> tuple[int, str]:
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()):
+            try:
+                code = command.main(arguments)
+            except SystemExit as left:
+                code = int(left.code or 0)
+        return code, out.getvalue()
+
+    def test_it_lists_the_faults(self) -> None:
+        """The list, and what operators make of a module; a sample depends on its seed alone."""
+        code, out = self.run_command("--list")
+        self.assertEqual((0, len(read_list().entries)), (code, len(out.splitlines())))
+        sample = ("--list", "--automatic", "--module", "jobs", "--sample", "5")
+        self.assertEqual(5, len(self.run_command(*sample)[1].splitlines()))
+        self.assertEqual(self.run_command(*sample), self.run_command(*sample, "--seed", "1"))
+        self.assertNotEqual(self.run_command(*sample), self.run_command(*sample, "--seed", "2"))
+
+    def test_wrong_options_are_usage_errors(self) -> None:
+        """Exit 2 for a module without tests, an unknown name, and a report of a part."""
+        for wrong in (("--module", "nothing"), ("--only", "nothing"), ("--write", "--module", "jobs")):
+            self.assertEqual(2, self.run_command(*wrong)[0])
+
+    def test_without_the_tests_it_says_so(self) -> None:
+        """An installed copy has none."""
+        with mock.patch.object(command, "_TOP", Path("nowhere")):
+            self.assertEqual(2, self.run_command("--list")[0])
