@@ -26,7 +26,6 @@ from typing import Any, Final
 from chapter10.canonical import CodedError, canonical
 from chapter10.catalog import Tool
 from chapter10.jobs import STATES
-from chapter10.lab.predict import Area
 from chapter10.lab.textio import Event, mermaid_sequence, mermaid_state, text_lanes, text_states
 
 __all__ = ["Group", "Scene", "differences", "figures_table", "page", "pictures", "replace_together"]
@@ -109,7 +108,7 @@ class Group:
     `run(scene)` makes the experiment and returns its figures, a JSON object. `title`: in both languages.
     `target`: whom the actors of its pictures talk to. `text`: what it shows, in both languages; `{name}`
     stands for the figure of that name. `tables`: the figures that are lists of objects with the same
-    members, each shown as a table of its own. `area`: what a reader is asked before it runs, if anything.
+    members, each shown as a table of its own.
     """
 
     run: Callable[[Scene], dict[str, Any]]
@@ -117,7 +116,6 @@ class Group:
     target: str
     text: str
     tables: tuple[str, ...] = ()
-    area: Area | None = None
 
 
 def _argument(value: object) -> str:

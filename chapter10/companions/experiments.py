@@ -13,7 +13,7 @@ and one line in `GROUPS`. Each needs none of the others, goes by logical or virt
 same bytes on every machine; files and databases lie in temporary folders whose paths appear nowhere.
 
 Exit codes: 0 fine, 1 a report differs, 2 usage, 3 the machine lacks something.
-Source: the three companion documents (claims C8-001 to C8-085, T6-001 to T6-044, I4-001 to I4-104), and the
+Source: the three companion documents (claims C8-001 to C8-085, T6-001 to T6-044, I4-001 to I4-103), and the
 chapter where it leaves something to them (C10-185 to C10-206, C10-240 to C10-242, C10-310).
 """
 
@@ -44,6 +44,7 @@ from chapter10.companions.scenes import (
 )
 from chapter10.evidence import Group, Scene, differences, figures_table, pictures, replace_together
 from chapter10.experiments import reports_folder
+from chapter10.lab.companion_predictions import AREAS
 from chapter10.lab.predict import Outcome, add_options, predict_group, refuse_what_does_not_combine
 from chapter10.lab.textio import EXIT_FINE, EXIT_WRONG, json_text, main_guard, print_json
 
@@ -148,17 +149,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _predict(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     """Ask about one group, run it, and compare."""
-    group = GROUPS[options.group]
-    if group.area is None:
-        asked = ", ".join(name for name, other in GROUPS.items() if other.area is not None)
-        parser.error(f"there are no questions about {options.group}, but about: {asked or 'none'}")
+    area = AREAS.get(options.group)
+    if area is None:
+        parser.error(f"there are no questions about {options.group}, but about: {', '.join(AREAS)}")
 
     def run() -> Outcome:
         scene = Scene()
-        figures = group.run(scene)
+        figures = GROUPS[options.group].run(scene)
         return figures, scene.parts
 
-    return predict_group(parser, options, group.area, run)
+    return predict_group(parser, options, area, run)
 
 
 def _check() -> int:

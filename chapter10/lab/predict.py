@@ -42,6 +42,7 @@ __all__ = [
     "Outcome",
     "Question",
     "add_options",
+    "field_of",
     "place_of",
     "predict",
     "predict_group",
@@ -66,7 +67,8 @@ class Question:
     """One question about a run.
 
     `name`: id, unique in its area. `options`: letter -> text, two to four. `truth`: the letter by the
-    result, or "" if no option names what happened. `shows`: the fields of the result that decide it.
+    result, or "" if no option names what happened. `shows`: the places of the result that decide it, as
+    `field_of` takes them.
     `section`: the heading in the chapter. `code`: the function that decides it. `test`: the test that
     proves it, as `module.Class.name` below `chapter10.tests`.
     """
@@ -281,7 +283,7 @@ class _Page:
         self.line(f"{number}. {question.ask.in_language(language)}   -> {say(f'predict.{verdict}', language)}")
         labels = ("guess", "result", "reason", "section", "function", "test")
         width = max(display_width(say(f"predict.{label}", language)) for label in labels)
-        shown = [f"{name} = {_short(_field(result, name))}" for name in question.shows]
+        shown = [f"{name} = {_short(field_of(result, name))}" for name in question.shows]
         for label, text in (
             ("guess", yours),
             ("result", "\n".join([named, *shown])),
@@ -299,6 +301,13 @@ class _Page:
 # Helpers -----------------------------------------------------------------------------------------
 
 
+def field_of(result: Any, place: str) -> Any:
+    """Return `result["a"][0]["b"]` for the place `a.0.b`. Raises `KeyError` or `IndexError` if it is not there."""
+    for key in place.split("."):
+        result = result[int(key)] if isinstance(result, list) else result[key]
+    return result
+
+
 def place_of(function: Callable[..., Any]) -> str:
     """Return `chapter10/file.py:line` of a function, a method or a class of this package."""
     target = inspect.unwrap(function)
@@ -306,13 +315,6 @@ def place_of(function: Callable[..., Any]) -> str:
     line = target.__code__.co_firstlineno if inspect.isfunction(target) else inspect.getsourcelines(target)[1]
     top = Path(__file__).resolve().parents[2]
     return f"{path.relative_to(top).as_posix()}:{line}"
-
-
-def _field(result: Any, name: str) -> Any:
-    """Return `result["a"]["b"]` for the name `a.b`."""
-    for key in name.split("."):
-        result = result[key]
-    return result
 
 
 def _short(value: Any) -> str:

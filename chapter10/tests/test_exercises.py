@@ -23,6 +23,7 @@ from unittest import mock
 
 from chapter10.command import command_line
 from chapter10.experiments import GROUPS
+from chapter10.lab.companion_predictions import AREAS as COMPANION_AREAS
 from chapter10.lab.exercises.__main__ import headings_of, main
 from chapter10.lab.exercises.book import CODE, CONCEPT, DESIGN, EXERCISES, STEPS, Exercise
 from chapter10.lab.exercises.checking import FAILED, NOT_STARTED, PASSED, Check, Failed, Verdict, run_checks
@@ -162,6 +163,8 @@ def is_known(command: str) -> bool:
         return all(names_a_test(name.removeprefix("chapter10.tests.")) for name in arguments)
     if module == "chapter10.lab.explore":
         return arguments[0] == "--without" and arguments[1] in {guard.name for guard in GUARDS}
+    if module == "chapter10.companions.experiments":
+        return arguments[0] == "--group" and arguments[1] in COMPANION_AREAS
     if module == "chapter10.experiments":
         cleaned = re.sub(r'"[^"]*"', "x", command).split()[3:]
         try:

@@ -129,6 +129,7 @@ FLOORS: Final[dict[int, tuple[str, ...]]] = {
         "companions.scenes.schema",
         "companions.scenes.turn",
         "lab.claims",
+        "lab.companion_predictions",
         "lab.exercises.checks.ex06",
         "lab.exercises.checks.ex07",
         "lab.exercises.checks.ex08",

@@ -25,9 +25,10 @@ from chapter10.evidence import Scene
 from chapter10.experiments import GROUPS
 from chapter10.jobs import JobStore
 from chapter10.lab import questions
+from chapter10.lab.companion_predictions import AREAS as COMPANION_AREAS
 from chapter10.lab.exercises.book import EXERCISES
 from chapter10.lab.guards import GUARDS, jobs_without
-from chapter10.lab.predict import NO_GUESS, Area, Question, place_of, predict, read_answers
+from chapter10.lab.predict import NO_GUESS, Area, Question, field_of, place_of, predict, read_answers
 from chapter10.lab.predictions import AREAS
 from chapter10.lab.strings import Text
 from chapter10.lab.textio import Event
@@ -111,15 +112,20 @@ def answers_of_the_questions() -> dict[str, dict[str, Any]]:
     return {name: run(Scene()) for name, run in questions.RUNS.items()}
 
 
+@cache
+def companions() -> dict[str, dict[str, Any]]:
+    """The runs of the companions' groups."""
+    return {name: group.run(Scene()) for name, group in COMPANION_GROUPS.items()}
+
+
 def every_area() -> Iterator[tuple[Area, Mapping[str, Any]]]:
     """Each area with the result of its run."""
     for name, area in AREAS.items():
         yield area, guarded(name)
     for name, area in questions.AREAS.items():
         yield area, answers_of_the_questions()[name]
-    for group in COMPANION_GROUPS.values():
-        if group.area is not None:
-            yield group.area, group.run(Scene())
+    for name, area in COMPANION_AREAS.items():
+        yield area, companions()[name]
 
 
 class TheQuestions(unittest.TestCase):
@@ -146,7 +152,7 @@ class TheQuestions(unittest.TestCase):
                 with self.subTest(question=f"{area.name}.{question.name}"):
                     self.assertIn(question.truth(result), question.options)
                     for name in question.shows:
-                        self.assertIn(name.partition(".")[0], result)
+                        field_of(result, name)  # raises if it is not there
 
     def test_no_letter_is_written_down(self) -> None:
         """A run with a rule taken out gives another letter for at least one question of each group."""
@@ -164,6 +170,17 @@ class TheQuestions(unittest.TestCase):
         self.assertEqual(
             letters, {"catalog": "bcc", "boundaries": "bcb", "concurrency": "bc", "lifecycle": "bbb", "failures": "bcb"}
         )
+
+    def test_the_letters_of_the_companions(self) -> None:
+        """What a reader of the documents works out, one string of letters a group."""
+        letters = {
+            name: "".join(question.truth(companions()[name]) for question in area.questions)
+            for name, area in COMPANION_AREAS.items()
+        }
+        expected = {"schema": "ba", "registry": "ab", "orchestration": "ba", "results": "bb", "turn": "ba"}
+        expected |= {"clocks": "cb", "budget": "ab", "interruption": "ab", "retry": "ca", "breaker": "ba"}
+        expected |= {"idempotency": "cb", "outbox": "aa", "mail": "bb"}
+        self.assertEqual(letters, expected)
 
     def test_other_flags_give_other_letters(self) -> None:
         """The change that is proposed at the end really changes what is asked about."""
@@ -459,16 +476,15 @@ class TheCommand(FolderTestCase):
         )  # fmt: skip
         self.assertIn("at most?   -> same", text)
 
-    def test_a_companion_group_brings_its_own_questions(self) -> None:
-        """A group with an area is asked about, a group without is refused with the names of those that have one."""
+    def test_a_companion_group_asks_before_it_runs(self) -> None:
+        """Every one has questions; one that had none would be refused with the names of those that have."""
+        self.assertEqual(list(COMPANION_AREAS), list(COMPANION_GROUPS))
         group = next(iter(COMPANION_GROUPS))
-        questioned = replace(COMPANION_GROUPS[group], area=replace(small_area(), questions=()))
-        with mock.patch.dict(COMPANION_GROUPS, {group: questioned}):
-            text = said(companions_main, "--group", group, "--predict", "--no-save", "--lang", "en")
-        self.assertIn("Now it runs", text)
-        silent = replace(COMPANION_GROUPS[group], area=None)
+        text = said(companions_main, "--group", group, "--predict", "--answers", "b,b", "--no-save", "--lang", "en")
+        self.assertIn("-> same", text)
+        self.assertIn("-> different", text)
         with (
-            mock.patch.dict(COMPANION_GROUPS, {group: silent}),
+            mock.patch.dict(COMPANION_AREAS, clear=True),
             contextlib.redirect_stderr(io.StringIO()) as err,
             self.assertRaises(SystemExit) as caught,
         ):

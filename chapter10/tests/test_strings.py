@@ -7,7 +7,7 @@ import string
 import unittest
 from collections.abc import Iterator
 
-from chapter10.companions.experiments import GROUPS as COMPANION_GROUPS
+from chapter10.lab.companion_predictions import AREAS as COMPANION_AREAS
 from chapter10.lab.exercises.book import EXERCISES
 from chapter10.lab.exercises.judge import CHECKS
 from chapter10.lab.predict import Area
@@ -24,7 +24,7 @@ def areas() -> Iterator[Area]:
     """Every area of questions that a program offers."""
     yield from AREAS.values()
     yield from QUESTION_AREAS.values()
-    yield from (group.area for group in COMPANION_GROUPS.values() if group.area is not None)
+    yield from COMPANION_AREAS.values()
 
 
 def texts() -> dict[str, Text]:
