@@ -8,7 +8,7 @@
 
 The places come from `lab.claims`, which finds them in the sources. The page has no line numbers, so that an
 edit above a function does not change it; `--claim` looks them up when it runs. A claim without a test says
-why: it is out of scope, or prose.
+why: it is out of scope, or prose. Whether a test proves what it names is the question of `lab.proofs`.
 
 Exit codes: 0 fine, 1 a claim is missing or the page differs, 2 usage, 3 the machine lacks something.
 """

@@ -105,11 +105,12 @@ class WhatTheFiguresAreNot(unittest.TestCase):
         self.assertEqual(claims, [("external_exactly_once", False)])
 
     def test_the_model_would_get_a_summary_and_no_rows(self) -> None:
-        """The loop adds up; what is handed over are three members, and no row is among them.
+        """The loop adds up; what is handed over are three members in whole cents, and no row is among them.
 
-        Claims: C10-125.
+        Claims: C10-125, C10-169.
         """
         data = lifecycle_experiment()["result"]["data"]
+        self.assertIs(type(data["total_cents"]), int)
         self.assertEqual(data, {"month": "2026-08", "row_count": 3, "total_cents": 6000})
 
     def test_events_hold_four_members_and_counts_or_codes(self) -> None:
@@ -307,7 +308,7 @@ class WhereACompanionTakesOver(FolderTestCase):
             attempt = store.claim(job, now=1)
             assert attempt is not None
             store.fail(job, attempt, "temporary", now=2, retry_after=3)
-            self.assertEqual([store.claim(job, now=now) for now in (4, 5)], [None, 2])
+            self.assertEqual([store.claim(job, now=now) for now in (4, 4.99, 5)], [None, None, 2])
         least = [backoff_ms(attempt, random=lambda: 0.0) for attempt in (0, 1, 2)]
         middle = [backoff_ms(attempt, random=lambda: 0.5) for attempt in (0, 1, 2)]
         self.assertEqual((least, middle), ([100, 200, 400], [200, 400, 800]))
@@ -523,6 +524,22 @@ class Answers(FolderTestCase):
             self.assertEqual((len(set(fresh)), len(set(same))), (3, 1))
             with self.assertRaises(JobError):
                 store.submit("alice", "", month, now=0)
+
+    def test_neither_a_cursor_nor_a_result_makes_another_intent(self) -> None:
+        """Read from anywhere, with or without a result: the key is the intent, and the job is the same.
+
+        Claims: C10-243.
+        """
+        with JobStore(self.folder / "jobs.db") as store:
+            month = {"month": "2026-08"}
+            job = store.submit("alice", "august-report", month, now=0)
+            for cursor in (0, 1):
+                store.events("alice", job, after=cursor)
+                self.assertEqual(store.submit("alice", "august-report", month, now=1), job)
+            self.assertEqual(store.claim(job, now=2), 1)
+            self.assertTrue(store.finish(job, 1, {"total_cents": 6000}, now=3))
+            self.assertEqual(store.result("alice", job)["artifact_id"], "report-1")
+            self.assertEqual(store.submit("alice", "august-report", month, now=4), job)
 
     def test_150_452_and_810_are_1412(self) -> None:
         """Bytes of three parts, and each part is text of which no tokenizer was asked.

@@ -84,7 +84,10 @@ class Transactions(DatabaseTestCase):
         self.assertEqual(("BEGIN IMMEDIATE", "COMMIT"), (said[0], said[-1]))
 
     def test_what_was_written_is_there_when_the_call_returns(self) -> None:
-        """Another connection sees a committed row at once, and the commit was synchronous."""
+        """Another connection sees a committed row at once, and the commit was synchronous.
+
+        Claims: C10-138.
+        """
         database = self.open()
         insert(database, "a")
         self.assertEqual(["a"], self.names())

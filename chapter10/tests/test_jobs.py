@@ -248,7 +248,7 @@ class Keys(JobTestCase):
     def test_the_intent_is_compared_in_canonical_form(self) -> None:
         """The order of keys is no difference; 1, 1.0, True and "1" are; so are tool and version.
 
-        Claims: C10-223, C10-243.
+        Claims: C10-223.
         """
         store = self.open([Operation("free.form", "1", anything), Operation("other.form", "1", anything)])
         job_id = store.submit("alice", "k", {"x": 1, "y": {"b": 1, "a": 2}}, now=0, tool="free.form")

@@ -291,7 +291,7 @@ class Finishing(JobTestCase):
     def test_receipt_state_and_event_are_one_transaction(self) -> None:
         """The statements between BEGIN IMMEDIATE and COMMIT: look, receipt, state, event, in this order.
 
-        Claims: C10-153, C10-235, C10-237.
+        Claims: C10-153, C10-234, C10-235, C10-237.
         """
         job_id, attempt = self.running()
         said: list[str] = []

@@ -1,0 +1,45 @@
+"""Whether the tests that name a claim prove it: the command, one true proof, and one that proves nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from dataclasses import replace
+
+from chapter10.lab.claims import read_map
+from chapter10.lab.mutants import Tree
+from chapter10.lab.proofs import main, proofs, prove
+from chapter10.tests.support import FolderTestCase
+
+
+class Proving(FolderTestCase):
+    """A fault, the tests that name its claim, and what comes of both."""
+
+    def test_every_fault_with_a_claim_still_has_its_place_and_tests(self) -> None:
+        """A fault that cannot be put in any more, or a claim that lost its tests, proves nothing."""
+        found = list(proofs(read_map()))
+        self.assertGreaterEqual(len(found), 25)
+        for proof in found:
+            with self.subTest(claim=proof.claim, fault=proof.mutant.name):
+                self.assertTrue(proof.tests)
+
+    def test_the_tests_of_a_claim_notice_its_fault_and_others_do_not(self) -> None:
+        """A claim that keeps the attempt at a new claim is noticed; by tests of another claim it is not.
+
+        Claims: C10-297.
+        """
+        found = {proof.claim: proof for proof in proofs(read_map())}
+        proof = replace(found["C10-227"], tests=("test_jobs_worker.Fencing",))
+        tree = Tree(self.folder, compiled=False)
+        self.assertEqual(prove(tree, proof), "")
+        elsewhere = replace(proof, tests=("test_jobs.Keys.test_owners_do_not_share_keys",))
+        self.assertEqual(prove(tree, elsewhere), "no test that names it notices the fault")
+        self.assertEqual(prove(tree, replace(proof, tests=())), "no test names the claim")
+        broken = replace(proof, tests=("test_jobs.Keys.no_such_test",))
+        self.assertEqual(prove(tree, broken), "the tests that name it fail without the fault")
+
+    def test_a_claim_without_a_fault_is_a_mistake_of_usage(self) -> None:
+        """Exit code 2."""
+        with contextlib.redirect_stderr(io.StringIO()), self.assertRaises(SystemExit) as left:
+            main(["--claim", "C10-001"])
+        self.assertEqual(left.exception.code, 2)
