@@ -24,7 +24,7 @@ from chapter10.companions.gateway import (
 from chapter10.companions.registry import ApprovalRequest, CallContext, ToolRegistry, ToolSpec
 from chapter10.companions.result_budget import ResultBudget, merge_messages
 from chapter10.companions.result_store import ResultStore
-from chapter10.companions.tool_calls import CallFailure, Progress, ToolResult
+from chapter10.companions.tool_calls import CallFailure, ExecutorError, Progress, ToolResult
 from chapter10.companions.transcript import MAX_PROBLEMS, prefix_digests, problems_of
 from chapter10.tests.support import FolderTestCase
 
@@ -462,6 +462,19 @@ class HowATurnEnds(GatewayTestCase):
         self.assertEqual((gateway.finished, written), (True, []))
         self.assertEqual([task for task in asyncio.all_tasks() if task is not asyncio.current_task()], [])
 
+    async def test_leaving_while_a_tool_runs_is_an_interruption_too(self) -> None:
+        """The model has written everything, the tool has not ended: nobody goes on from here by itself."""
+        self.waiting("notes.save", "reversible_write")
+        gateway = await self.ready("notes")
+        async with gateway.turn(model(call("a", "notes.save"))):
+            for _ in range(4):
+                await settle()
+        self.valid(gateway)
+        self.assertEqual(gateway.transcript[-1]["content"][0]["is_error"], True)
+        with self.assertRaises(GatewayError) as caught:
+            gateway.request()
+        self.assertEqual(caught.exception.code, "interrupted")
+
     async def test_an_error_of_the_consumer_comes_out_and_the_transcript_is_complete(self) -> None:
         """What the consumer raises is not covered by anything."""
         self.tool("orders.get")
@@ -533,6 +546,15 @@ class HowATurnEnds(GatewayTestCase):
                     await self.play(gateway, call(f"a{number}"), wrong)  # type: ignore[arg-type]
                 self.assertEqual(caught.exception.code, "bad_input")
                 self.valid(gateway)
+
+    async def test_a_call_that_the_executor_refuses_is_not_in_the_transcript(self) -> None:
+        """A name that no tool can have breaks the answer, and leaves no call without a result."""
+        self.tool("orders.get")
+        gateway = await self.ready("orders")
+        with self.assertRaises(ExecutorError):
+            await self.play(gateway, call("a"), call("b", "x" * 300))
+        self.valid(gateway)
+        self.assertEqual([block["id"] for block in gateway.transcript[-2]["content"]], ["a"])
 
     async def test_an_id_is_used_once_in_a_conversation(self) -> None:
         """In the same answer and in a later one."""

@@ -1281,6 +1281,38 @@ class Time(RegistryTestCase):
         )
         self.assertEqual(stopped, [True])
 
+    def test_progress_is_heard_until_the_attempt_is_over(self) -> None:
+        """What a handler reports goes to the caller's function; after its time is over, nothing of it does."""
+        heard: list[Any] = []
+        left: list[CallContext] = []
+
+        def reports(order_id: str, call: CallContext) -> str:
+            call.progress("half")
+            left.append(call)
+            while not call.is_stopped():
+                pass
+            call.progress("late")
+            return "done"
+
+        async def talks(order_id: str, call: CallContext) -> str:
+            call.progress("whole")
+            left.append(call)
+            return "done"
+
+        slow = spec(reports, parameters=None, context_argument="call", timeout_seconds=0.01, max_attempts=1)
+        asyncio.run(registry_of(slow).invoke("orders.get", {"order_id": "A"}, progress=heard.append))
+        asyncio.run(
+            registry_of(spec(talks, parameters=None, context_argument="call")).invoke(
+                "orders.get", {"order_id": "A"}, progress=heard.append
+            )
+        )
+        for call in left:
+            call.progress("much later")
+        self.assertEqual(heard, ["half", "whole"])
+        with self.assertRaises(RegistryError) as caught:
+            asyncio.run(registry_of(slow).invoke("orders.get", {}, progress=7))  # type: ignore[arg-type]
+        self.assertEqual(caught.exception.field, "progress")
+
     def test_a_plain_function_runs_in_a_thread_with_the_callers_context(self) -> None:
         """It blocks nobody, and it is the usual kind of handler in the document."""
         seen: list[threading.Thread] = []

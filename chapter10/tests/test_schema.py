@@ -157,6 +157,13 @@ class Keywords(unittest.TestCase):
 class Violations(unittest.TestCase):
     """Where, which keyword, and why."""
 
+    def test_what_was_read_is_a_copy(self) -> None:
+        """Whoever has the value can change it afterwards, at any depth, and nothing follows."""
+        given: dict[str, Any] = {"a": [{"b": 1}]}
+        read, found = compile_schema(True).read(given)
+        given["a"][0]["b"] = 2
+        self.assertEqual((read, found), ({"a": [{"b": 1}]}, []))
+
     def test_each_violation_has_its_place_keyword_and_words(self) -> None:
         """Paths are JSON pointers into the value, a missing name included."""
         validator = compile_schema(
