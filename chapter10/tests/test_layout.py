@@ -155,8 +155,7 @@ FLOORS: Final[dict[int, tuple[str, ...]]] = {
         "lab.fuzz",
         "lab.mutants",
     ),
-    7: ("lab.exercises.judge",),
-    7: ("lab.proofs",),
+    7: ("lab.exercises.judge", "lab.proofs"),
 }
 """A module imports only from a strictly lower floor; siblings on one floor meet through a parameter."""
 
