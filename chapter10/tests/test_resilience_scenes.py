@@ -72,6 +72,25 @@ class EveryGroup(unittest.TestCase):
                     self.assertTrue(events)
                     self.assertEqual([event.t for event in events], sorted(event.t for event in events))
 
+    def test_the_states_are_those_of_the_documents(self) -> None:
+        """What is drawn is what was looked up between the steps; a final state is left by no arrow. Claims: I4-075."""
+        breaker_edges = {(before, after) for before, after, _ in played("breaker")[1].transitions}
+        self.assertEqual(
+            breaker_edges,
+            {("closed", "open"), ("open", "half-open"), ("half-open", "open"), ("half-open", "closed")},
+        )
+        record_edges = {(before, after) for before, after, _ in played("idempotency")[1].transitions}
+        self.assertEqual(
+            record_edges,
+            {
+                ("absent", "in_progress"),
+                ("in_progress", "unknown"),
+                ("in_progress", "completed"),
+                ("unknown", "completed"),
+                ("unknown", "absent"),
+            },
+        )
+
     def test_no_group_claims_exactly_once(self) -> None:
         """The word stands only where it is denied. Claims: C10-241, I4-052."""
         for name, group in GROUPS.items():

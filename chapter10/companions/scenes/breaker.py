@@ -95,10 +95,15 @@ def _probing(scene: Scene) -> dict[str, Any]:
     scene.begin("一个试探 / one probe")
     clock = _Clock()
     breaker = _open(clock)
+    scene.whose_states = "电路走过的状态 / the states that the circuit went through"
+    states = ["closed"]
 
     def say(actor: str, what: str) -> None:
         scene.now = clock.now
         scene.note(actor, what, breaker.state)
+        if breaker.state != states[-1]:
+            scene.transitions.append((states[-1], breaker.state, what))
+            states.append(breaker.state)
 
     say("callers", f"{MIN_CALLS} calls have failed")
     clock.now = 30.0

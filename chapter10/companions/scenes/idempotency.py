@@ -124,6 +124,7 @@ def _keys() -> dict[str, Any]:
 def _crashes(scene: Scene) -> list[dict[str, Any]]:
     """A holder dies; after its lease somebody repeats the request, and a doubt is settled by asking the bank."""
     rows = []
+    scene.whose_states = "记录走过的状态 / the states that the records went through"
     for title, charged, repeatable, asks in (
         ("死在扣款之前 / dies before the charge, nobody can ask", False, False, False),
         ("死在扣款之后、记录之前 / dies between charge and record, nobody can ask", True, False, False),
@@ -135,8 +136,17 @@ def _crashes(scene: Scene) -> list[dict[str, Any]]:
         clock, bank = _Clock(), _Bank()
         intent = make_intent("pay", _PAY, owner="alice", key="order-7")
         with IdempotencyStore(clock=clock) as store:
+            states = ["absent"]
+
+            def follow(why: str, states: list[str] = states, store: Any = store, intent: Intent = intent) -> None:
+                state = store.look(intent).state
+                if state != states[-1]:
+                    scene.transitions.append((states[-1], state, why))
+                    states.append(state)
+
             first = _take(scene, store, clock, "first", intent, repeatable)
             assert isinstance(first, Claim)
+            follow("claim")
             if charged:
                 _say(scene, clock, "first", "charges and dies", str(bank.charge(intent.key)))
             else:
@@ -144,17 +154,21 @@ def _crashes(scene: Scene) -> list[dict[str, Any]]:
             clock.now = 10.0
             during = _take(scene, store, clock, "second", intent, repeatable)
             clock.now = float(_LEASE_S)
+            follow("the lease is over")
             after = _take(scene, store, clock, "second", intent, repeatable)
             if not isinstance(after, Claim) and asks:
                 found = Verdict("done", {"charge": 1}) if intent.key in bank.charges else Verdict("not_done")
                 store.settle(intent, found, fence=after.fence)
                 _say(scene, clock, "second", "asks the bank and settles", found.kind)
+                follow(f"settled: {found.kind}")
                 again = _take(scene, store, clock, "second", intent, repeatable)
             else:
                 again = after
             if isinstance(again, Claim):
+                follow("claim")
                 value = bank.charge(intent.key)
                 store.complete(again, value)
+                follow("complete")
                 _say(scene, clock, "second", "charges and completes", str(value))
             rows.append(
                 {
