@@ -270,6 +270,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.write and (options.automatic or options.module or options.only):
         parser.error("--write runs the whole list")
     with _trees(min(options.parallel, len(mutants))) as trees:
+        if any(tree.text(module) != texts[module] for tree in trees for module in texts):
+            print("the code has changed while it was copied: start again", file=sys.stderr)
+            return EXIT_USAGE
         wrong = _baseline(trees[0], mutants, mutants_list.tests)
         if wrong:
             print(wrong)

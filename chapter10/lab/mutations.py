@@ -7,7 +7,8 @@ place, or the place makes no difference (an *equivalent* mutant, which needs a r
 
     compare     a comparison flipped at its boundary or turned round (`<` to `<=`, `==` to `!=`)
     condition   a condition negated
-    guard       an `if` that only refuses or leaves is never taken
+    guard       an `if` that only refuses (raises) is never taken
+    leave       an `if` that only leaves (return, continue, break) is never taken
     part        one part of an `and` or `or` left out
     logic       `and` and `or` exchanged, a `not` left out
     call        a call that stands alone as a statement left out
@@ -34,17 +35,18 @@ import tomllib
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["LIST", "MAX_NAME", "OPERATORS", "Mutant", "MutantList", "automatic", "read_list", "written"]
+__all__ = ["LIST", "MAX_NAME", "OPERATORS", "Mutant", "MutantList", "automatic", "extent", "read_list", "written"]
 
 LIST: Final = Path(__file__).resolve().parent / "mutants.toml"
 MAX_NAME: Final = 70
 """Characters of a text that are shown in a name."""
 
 OPERATORS: Final = (
-    "compare", "condition", "guard", "part", "logic", "call", "number", "limit", "sum", "extreme",
+    "compare", "condition", "guard", "leave", "part", "logic", "call", "number", "limit", "sum", "extreme",
     "handler", "outside",
 )  # fmt: skip
 
@@ -67,7 +69,6 @@ _SUMS: Final[dict[type[ast.operator], tuple[str, str]]] = {
     ast.Mult: ("*", "//"),
     ast.FloorDiv: ("//", "*"),
 }
-_LEAVES: Final = (ast.Raise, ast.Return, ast.Continue, ast.Break)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,9 +125,7 @@ def written(entry: dict[str, Any], text: str) -> Mutant:
     `old` must stand in exactly one place of the function or class `in`, or of the module: an entry whose
     place has moved fails instead of proving nothing. Raises `ValueError`.
     """
-    first, last = 0, len(text)
-    if "in" in entry:
-        first, last = _extent(text, entry["in"], entry["name"])
+    first, last = extent(text, entry)
     places = text.count(entry["old"], first, last)
     if places != 1:
         raise ValueError(f"{entry['name']}: the old text stands in {places} places of {entry.get('in', 'the module')}")
@@ -158,20 +157,31 @@ def _short(text: str) -> str:
     return text if len(text) <= MAX_NAME else f"{text[: MAX_NAME - 3]}..."
 
 
-def _extent(text: str, qualified_name: str, entry: str) -> tuple[int, int]:
-    nodes: list[ast.stmt] = ast.parse(text).body
+def extent(text: str, entry: dict[str, Any]) -> tuple[int, int]:
+    """Return where the function or class of an entry starts and ends; the whole text without `in`.
+
+    Raises `ValueError` if there is none of that name.
+    """
+    if "in" not in entry:
+        return 0, len(text)
+    nodes: list[ast.stmt] = _parsed(text).body
     node: ast.stmt | None = None
-    for part in qualified_name.split("."):
+    for part in entry["in"].split("."):
         found = [
             each
             for each in nodes
             if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and each.name == part
         ]
         if len(found) != 1:
-            raise ValueError(f"{entry}: there is no {qualified_name}")
+            raise ValueError(f"{entry['name']}: there is no {entry['in']}")
         node, nodes = found[0], found[0].body
     assert node is not None
     return _Walk(text).span(node)
+
+
+@lru_cache(maxsize=64)
+def _parsed(text: str) -> ast.Module:
+    return ast.parse(text)
 
 
 class _Walk:
@@ -255,8 +265,10 @@ class _Walk:
         is_not = isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)
         if not (only_one or is_not or isinstance(test, ast.Constant)):
             yield "condition", *self.span(test), f"not ({self.source(test)})"
-        if isinstance(node, ast.If) and not node.orelse and len(node.body) == 1 and _leaves(node.body[0]):
+        if isinstance(node, ast.If) and _refuses(node.body[0]):
             yield "guard", *self.span(test), "False"
+        elif isinstance(node, ast.If) and isinstance(node.body[0], ast.Return | ast.Continue | ast.Break):
+            yield "leave", *self.span(test), "False"
 
     def _between(
         self, operator: str, left: ast.expr, right: ast.expr, old: str, new: str
@@ -289,9 +301,9 @@ def _called(value: ast.expr) -> ast.expr:
     return value.value if isinstance(value, ast.Await) else value
 
 
-def _leaves(statement: ast.stmt) -> bool:
-    """Whether a statement only refuses or leaves."""
-    if isinstance(statement, _LEAVES):
+def _refuses(statement: ast.stmt) -> bool:
+    """Whether a statement only refuses: raises, or calls what does."""
+    if isinstance(statement, ast.Raise):
         return True
     return (
         isinstance(statement, ast.Expr)
