@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import json
 import re
 import unittest
+from contextlib import redirect_stderr, redirect_stdout
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -45,19 +45,14 @@ class TheEvidence(FolderTestCase):
         """`--check` finds no line that differs."""
         self.assertEqual(check_reports(reports_folder()), [])
 
-    def test_two_runs_give_the_same_bytes(self) -> None:
-        """Written twice, in two folders, the two files are equal, and nothing else is there."""
-        for name in ("first", "second"):
-            write_reports(self.folder / name)
-        for name in REPORTS:
-            first, second = ((self.folder / folder / name).read_bytes() for folder in ("first", "second"))
-            self.assertEqual(first, second)
-            self.assertNotIn(b"\r", first)
-        self.assertEqual(sorted(path.name for path in (self.folder / "first").iterdir()), sorted(REPORTS))
-
-    def test_a_changed_figure_is_found(self) -> None:
-        """The check names the file and the line."""
+    def test_a_new_run_writes_the_committed_bytes_and_a_changed_figure_is_found(self) -> None:
+        """Written into another folder, the two files are equal and alone; then the check names file and line."""
         write_reports(self.folder)
+        self.assertEqual(sorted(path.name for path in self.folder.iterdir()), sorted(REPORTS))
+        for name in REPORTS:
+            written = (self.folder / name).read_bytes()
+            self.assertEqual(written, (reports_folder() / name).read_bytes())
+            self.assertNotIn(b"\r", written)
         path = self.folder / REPORTS[0]
         path.write_text(path.read_text(encoding="utf-8").replace("null", "0", 1), encoding="utf-8", newline="\n")
         (line,) = check_reports(self.folder)
@@ -90,27 +85,26 @@ class TheCommand(unittest.TestCase):
     """What is printed is the evidence."""
 
     def test_a_group_prints_its_figures_as_json(self) -> None:
-        """Standard output is exactly the JSON of that group, for each group; one of them as a process of its own."""
+        """Standard output is exactly the JSON of that group, for each group."""
         for group in GROUPS:
-            with self.subTest(group=group):
-                out = io.StringIO()
-                with contextlib.redirect_stdout(out):
-                    self.assertEqual(main(["--group", group]), 0)
+            with self.subTest(group=group), redirect_stdout(io.StringIO()) as out:
+                self.assertEqual(main(["--group", group]), 0)
                 self.assertEqual(json.loads(out.getvalue()), figures(group))
-        child = run_python(["-m", "chapter10.companions.experiments", "--group", "budget"])
-        self.assertEqual((child.returncode, child.stderr), (0, ""))
-        self.assertEqual(json.loads(child.stdout), figures("budget"))
 
-    def test_a_group_runs_alone_and_twice(self) -> None:
-        """No group leaves anything behind that another run sees."""
-        for name, group in GROUPS.items():
-            with self.subTest(group=name):
-                self.assertEqual(group.run(Scene()), figures(name))
+    def test_the_command_prints_all_groups(self) -> None:
+        """As a program of its own: all the evidence on standard output, nothing on standard error."""
+        child = run_python(["-m", "chapter10.companions.experiments"])
+        self.assertEqual((child.returncode, child.stderr), (0, ""))
+        self.assertEqual(json.loads(child.stdout), evidence())
 
     def test_options_that_mean_nothing_together_are_usage_errors(self) -> None:
         """Exit code 2 and nothing is run."""
         for arguments in (["--group", "none"], ["--write", "--check"], ["--group", "schema", "--check"], ["--wri"]):
-            with self.subTest(arguments=arguments), self.assertRaises(SystemExit) as caught:
+            with (
+                self.subTest(arguments=arguments),
+                redirect_stderr(io.StringIO()),
+                self.assertRaises(SystemExit) as caught,
+            ):
                 main(arguments)
             self.assertEqual(caught.exception.code, 2)
 

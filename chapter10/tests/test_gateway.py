@@ -574,7 +574,7 @@ class HowATurnEnds(GatewayTestCase):
         """
         logging.disable(logging.CRITICAL)  # the registry says what it refuses, and here it refuses often
         self.addCleanup(logging.disable, logging.NOTSET)
-        for seed in range(25):
+        for seed in range(15):
             with self.subTest(seed=seed):
                 await self._random_conversation(random.Random(seed), seed)
 
