@@ -242,6 +242,50 @@ class States(BreakerTestCase):
             self.breaker.acquire().give("perhaps")  # type: ignore[arg-type]
 
 
+class LooksAhead(BreakerTestCase):
+    """Asking before a wait whether the call after it would be refused."""
+
+    def test_a_wait_up_to_the_end_is_long_enough(self) -> None:
+        """Open for 30 seconds more: after 30 a call may come, just before it may not; a closed one refuses nothing."""
+        self.breaker.check()
+        self.open()
+        with self.assertRaises(CircuitOpenError) as caught:
+            self.breaker.check(29.5)
+        self.assertEqual((caught.exception.code, caught.exception.retry_after), ("circuit_open", 30.0))
+        self.breaker.check(30.0)
+        self.breaker.check(31)
+
+    def test_it_takes_no_permit(self) -> None:
+        """A look at a half-open circuit leaves the probe to who calls."""
+        self.half_open()
+        self.breaker.check()
+        self.breaker.check()
+        self.breaker.acquire().success()
+        self.assertEqual(self.breaker.state, "closed")
+
+    def test_what_is_no_number_of_seconds_is_refused(self) -> None:
+        """Negative, not finite, too large, another type; 2**40 is the last that is taken."""
+        for wrong in (-1, -0.5, float("nan"), float("inf"), 2**40 + 1, 2**41, True, "1", None):
+            with self.subTest(wrong=wrong), self.assertRaises(BreakerError):
+                self.breaker.check(wrong)  # type: ignore[arg-type]
+        self.breaker.check(2**40)
+        self.breaker.check(0)
+
+    def test_the_bounds_of_the_options_are_taken_and_what_is_beyond_is_not(self) -> None:
+        """The smallest and the largest of each."""
+        for options in (
+            {"min_calls": 1}, {"min_calls": 2**31}, {"failure_rate": 1}, {"window_s": 2**40}, {"window_s": 2**-40},
+            {"reset_s": 2**40}, {"probe_s": 2**40},
+        ):  # fmt: skip
+            CircuitBreaker(clock=self.clock, **options)  # type: ignore[arg-type]
+        for options in (
+            {"min_calls": 0}, {"min_calls": 2**31 + 1}, {"failure_rate": 1.01}, {"window_s": 2**40 + 1},
+            {"window_s": 5e-324},
+        ):  # fmt: skip
+            with self.subTest(options=options), self.assertRaises(BreakerError):
+                CircuitBreaker(clock=self.clock, **options)  # type: ignore[arg-type]
+
+
 class Probes(BreakerTestCase):
     """Exactly one call is let through when half-open."""
 

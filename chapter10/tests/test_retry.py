@@ -333,6 +333,34 @@ class Effects(RetryTestCase):
             )
             self.assertEqual(script.calls, 1)
 
+    def test_without_a_key_nobody_is_asked(self) -> None:
+        """A status query needs the name of the intent; a read and a fault that will come again ask nobody either."""
+        cases: tuple[tuple[Exception, str, dict[str, Any]], ...] = (
+            (ReadTimedOut(), "outcome_unknown", {"effect": "reversible_write"}),
+            (
+                ReadTimedOut(),
+                "attempts_exhausted",
+                {"effect": "read", "key": "k", "policy": RetryPolicy(max_attempts=1)},
+            ),
+            (
+                ValueError(),
+                "permanent",
+                {"effect": "reversible_write", "key": "k", "classify": lambda error: "permanent"},
+            ),
+        )
+        for error, reason, options in cases:
+            with self.subTest(reason):
+                status, keys = self.ask(Status("done", 1))
+                self.assert_stops(type(error), Script(error), reason, 1, status=status, **options)
+                self.assertEqual(keys, [])
+
+    def test_what_was_surely_not_sent_needs_no_query(self) -> None:
+        """The connection was never made: the next attempt comes at once, whatever the status would say."""
+        status, keys = self.ask(Status("done", "another"))
+        script = Script(ConnectFailed(), "sent")
+        self.assertEqual(self.retry(script, effect="reversible_write", key="k", status=status), "sent")
+        self.assertEqual(keys, [])
+
     def test_an_irreversible_write_is_not_repeated_even_if_it_was_not_done(self) -> None:
         """A machine does not send it again; the reason says so."""
         status, _ = self.ask(Status("not_done"))
