@@ -67,7 +67,7 @@ def read_text(path: Path) -> str:
         text = data.decode(encoding)
     except UnicodeDecodeError:
         raise ReadersFileError("not_utf_8") from None
-    return text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def save_text(path: Path, text: str) -> None:

@@ -26,13 +26,14 @@ from chapter10.experiments import GROUPS
 from chapter10.lab.companion_predictions import AREAS as COMPANION_AREAS
 from chapter10.lab.exercises.__main__ import headings_of, main
 from chapter10.lab.exercises.book import CODE, CONCEPT, DESIGN, EXERCISES, STEPS, Exercise
-from chapter10.lab.exercises.checking import FAILED, NOT_STARTED, PASSED, Check, Failed, Verdict, run_checks
+from chapter10.lab.exercises.checking import FAILED, NOT_STARTED, PASSED, Check, Failed, Verdict, expect, run_checks
 from chapter10.lab.exercises.judge import CHECKS, MAX_PRINTED, judge
 from chapter10.lab.exercises.judge import main as judge_main
 from chapter10.lab.exercises.schedules import MAX_STATEMENTS, Connection, Order, OrdersError, every_order
 from chapter10.lab.guards import GUARDS
 from chapter10.lab.strings import Text
-from chapter10.tests.support import FolderTestCase, run_python
+from chapter10.lab.workplace import read_text
+from chapter10.tests.support import TOP, FolderTestCase, run_python
 from chapter10.tests.test_predict import names_a_test
 
 CODING = [exercise for exercise in EXERCISES.values() if exercise.kind == CODE]
@@ -276,6 +277,13 @@ class TheJudge(FolderTestCase):
         for content in (b"\xef\xbb\xbf" + answer, answer.replace(b"\n", b"\r\n"), answer.replace(b"\n", b"\r")):
             self.assertEqual(self.judged(content).status, PASSED)
 
+    def test_a_text_is_read_with_lf_and_without_a_mark(self) -> None:
+        """Whatever the editor saved, what is compared with a stub is the same."""
+        for name in ("a.py", "a.md"):
+            path = self.folder / name
+            path.write_bytes(b"\xef\xbb\xbfx = 1\r\ny\rz\n")
+            self.assertEqual(read_text(path), "x = 1\ny\nz\n")
+
     def test_an_encoding_that_is_declared_is_used(self) -> None:
         """GBK with its line at the top is fine."""
         text = "# -*- coding: gbk -*-\n" + text_of(EXERCISES[9].answer)
@@ -390,6 +398,13 @@ class RowsOfChecks(unittest.TestCase):
         self.assertEqual((verdict.status, verdict.passed, ran), (FAILED, ("one",), [1]))
         assert verdict.failure is not None
         self.assertEqual((verdict.failure.got, verdict.failure.expected), ("1", "2"))
+
+    def test_a_value_of_another_type_is_not_the_expected_one(self) -> None:
+        """True is no 1, and 1.0 is none either."""
+        expect("f()", 1, 1, Text("因", "why"), "C10-313")
+        for got in (True, 1.0, "1", 2):
+            with self.subTest(got=got), self.assertRaises(Failed):
+                expect("f()", got, 1, Text("因", "why"), "C10-313")
 
     def test_a_long_value_is_cut(self) -> None:
         """A failure stays readable."""
@@ -507,6 +522,19 @@ class EveryOrder(unittest.TestCase):
             with self.subTest(function=function.__name__), self.assertRaisesRegex(OrdersError, reason):
                 self.tried(function)
 
+    def test_the_number_of_orders_has_a_bound(self) -> None:
+        """Two workers of nine statements have 48,620 orders; nobody waits for all of them."""
+
+        def statements(connection: Connection) -> None:
+            for _ in range(3):
+                connection.execute("SELECT n FROM t")
+
+        bound = "chapter10.lab.exercises.schedules.MAX_ORDERS"
+        with mock.patch(bound, 19), self.assertRaisesRegex(OrdersError, "more than 19 orders"):
+            self.tried(statements)
+        with mock.patch(bound, 20):
+            self.assertEqual(self.tried(statements), (20, None))
+
     def test_an_open_transaction_at_the_end_is_wrong(self) -> None:
         """Nobody else could write any more."""
         _, bad = self.tried(lambda connection: connection.execute("BEGIN IMMEDIATE"))
@@ -517,6 +545,8 @@ class EveryOrder(unittest.TestCase):
 def judged_here(command: Sequence[str], **options: Any) -> subprocess.CompletedProcess[str]:
     """What the child would have said, without the child."""
     assert command[1:3] == ["-m", "chapter10.lab.exercises.judge"]
+    assert options["stdin"] is subprocess.DEVNULL, "a file that asks for input must not wait for the reader"
+    assert options["env"]["PYTHONPATH"].split(os.pathsep)[0] == str(TOP), "the child finds the package from any folder"
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
         code = judge_main(command[3:])
@@ -620,6 +650,20 @@ class Desk(FolderTestCase):
             text = self.say("check", "9", code=3)
         self.assertIn("no more processes", text)
         self.assertIn("lab.doctor", text)
+
+    def test_a_child_that_lacks_something_is_exit_code_3(self) -> None:
+        """What it said on standard error is the reason."""
+        self.put(EXERCISES[9], "x = 1\n")
+        child = subprocess.CompletedProcess([], 3, "", "the machine failed: no room\n")
+        with mock.patch("subprocess.run", return_value=child):
+            self.assertIn("no room", self.say("check", "9", code=3))
+
+    def test_a_pristine_file_needs_no_child(self) -> None:
+        """The overview of a beginner starts nothing."""
+        for number in EXERCISES:
+            self.say("start", str(number))
+        with mock.patch("subprocess.run", side_effect=AssertionError):
+            self.assertEqual(self.say().count("not started"), 14)
 
     def test_prose_is_counted_by_headings(self) -> None:
         """Nothing is judged: not started, some, all."""
