@@ -773,7 +773,7 @@ class TheTranscript(unittest.TestCase):
         self.assertEqual(problems_of([]), [])
 
     def test_each_fault_is_found(self) -> None:
-        """What a provider would refuse is named, with its message. Claims: C8-066, C8-074."""
+        """What a provider would refuse is named, with its message. Claims: C8-032, C8-066, C8-074."""
         ask, answer, results = self.good
         first, second, words = results["content"]
         for fault, messages in {

@@ -235,7 +235,10 @@ class Registering(RegistryTestCase):
         )
 
     def test_a_removed_tool_is_neither_found_nor_called(self) -> None:
-        """Both sides at once, and removing or replacing what is not there is refused."""
+        """Both sides at once, and removing or replacing what is not there is refused.
+
+        Claims: T6-016.
+        """
         registry = registry_of(spec(Scripted("x"), keywords=("order",)))
 
         registry.remove("orders.get")
@@ -736,7 +739,10 @@ class Repetition(RegistryTestCase):
             self.run_virtual(main)
 
     def test_nobody_sleeps_into_the_end_of_the_task(self) -> None:
-        """A wait that would use up the rest is not begun; others are, and come before the repetition."""
+        """A wait that would use up the rest is not begun; others are, and come before the repetition.
+
+        Claims: T6-026.
+        """
         for total, waits, calls in ((100.0, [1.0, 2.0], 3), (2.9, [1.0], 2), (1.0, [], 1)):
 
             async def main(
