@@ -111,6 +111,8 @@ class TheLimit(unittest.TestCase):
         ]
         shares: list[Any] = [0, 1.1, math.nan, True, "1"]
         wrong += [lambda share=share: quantile([1.0], share) for share in shares]  # type: ignore[misc]
+        values: list[Any] = [None, 1, "1", (1.0,), ["1"], [1.0, None], [True]]
+        wrong += [lambda value=value: quantile(value, 0.5) for value in values]  # type: ignore[misc]
         times: list[Any] = [0, -1, math.nan, math.inf, True, "1", None]
         wrong += [lambda time=time: AdaptiveLimit().record(time) for time in times]  # type: ignore[misc]
         for make in wrong:

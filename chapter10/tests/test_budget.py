@@ -1013,5 +1013,21 @@ class KnownWrongTwins(unittest.TestCase):
         self.runner(check, faulty.run_by_timeout)
 
 
+class NoKeywords(unittest.TestCase):
+    """What cannot be handed to a tool as keywords."""
+
+    def test_arguments_that_are_no_mapping_of_names_are_refused(self) -> None:
+        """The tool is not called, and the refusal is ours and not an error of the call."""
+        called: list[object] = []
+
+        async def tool(**arguments: object) -> None:
+            called.append(arguments)
+
+        for wrong in (None, 5, "ab", [("a", 1)], {1: 2}, {"a": 1, None: 2}):
+            with self.subTest(wrong=wrong), self.assertRaises(BudgetError):
+                asyncio.run(tool_with_budget("tool", wrong, Budget.start(1000, clock=ManualClock()), tool))  # type: ignore[arg-type]
+        self.assertEqual(called, [])
+
+
 if __name__ == "__main__":
     unittest.main()

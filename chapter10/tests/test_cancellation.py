@@ -936,5 +936,52 @@ class KnownWrongTwins(FolderTestCase):
         self.both(check, asyncio.Event, CancelToken)
 
 
+class OtherTypes(unittest.TestCase):
+    """What is no mode, no time and no size is refused by its name and nothing is begun."""
+
+    def test_times_that_are_none_are_refused(self) -> None:
+        """Another type, not above zero, not finite, more than a timer holds."""
+        called: list[object] = []
+
+        async def work() -> None:
+            called.append(1)
+
+        def compute(_: CancelToken) -> None:
+            called.append(1)
+
+        for wrong in (0, -1, True, "1", None, float("nan"), float("inf"), 10**400):
+            made: list[Callable[[Any], Any]] = [
+                lambda grace: CancelToken().run(work, grace_s=grace),
+                lambda grace: clean_up(work, 1.0, grace_s=grace),
+                lambda grace: in_thread(compute, CancelToken(), grace_s=grace),
+            ]
+            for make in made:
+                with self.subTest(wrong=str(wrong)[:9]), self.assertRaises(CancellationError) as caught:
+                    asyncio.run(make(wrong))
+                self.assertEqual(caught.exception.code, "bad_input")
+        for wrong in (True, "1", None, 10**400, float("inf")):
+            with self.assertRaises(CancellationError):
+                asyncio.run(clean_up(work, wrong))  # type: ignore[arg-type]
+        self.assertEqual(called, [])
+
+    def test_sizes_and_modes_that_are_none_are_refused(self) -> None:
+        """A blob of no whole number of bytes, a mode of another type."""
+
+        async def get(*_: object, **__: object) -> bytes:
+            raise AssertionError("nothing is fetched")
+
+        for wrong in (-1, True, "1", None, 1.5):
+            with self.assertRaises(CancellationError):
+                asyncio.run(fetch_large_blob("u", CancelToken(), http_get=get, total=wrong))  # type: ignore[arg-type]
+
+        class Word(str):
+            pass
+
+        modes: list[Any] = [None, ["cooperative"], Word("cooperative")]
+        for mode in modes:
+            with self.assertRaises(CancellationError):
+                Interruption("tool", mode)
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -43,6 +43,26 @@ def nested(levels: int) -> Any:
     return value
 
 
+class MixedLevels(unittest.TestCase):
+    """A level of several containers is looked at as a whole, whatever the last of them is."""
+
+    def test_what_an_empty_neighbour_hides_is_found(self) -> None:
+        """A dict and then an empty list: as many things are held as the dict has keys, and they are no keys."""
+        for value in ([{"a": (1,)}, []], [{"a": (1,), "b": 1}, []], [[], {"a": (1,)}], [[(1,)], []], [[], [(1,)]]):
+            with self.subTest(value=value), self.assertRaises(CanonicalError):
+                canonical(value)
+
+    def test_a_dict_that_had_another_key_once_is_a_dict_as_any(self) -> None:
+        """It keeps its keys in another form; what lies beside it is looked at all the same."""
+        changed: dict[Any, Any] = {1: 2}
+        del changed[1]
+        changed["a"] = 5
+        self.assertEqual('[{"a":5},[[1]]]', canonical([changed, [[1]]]))
+        for value in ([changed, [(1,)]], [changed, {"b": (1,)}], [[(1,)], changed]):
+            with self.subTest(value=value), self.assertRaises(CanonicalError):
+                canonical(value)
+
+
 class TheForm(unittest.TestCase):
     def test_keys_are_sorted_and_nothing_is_padded(self) -> None:
         """The form has sorted keys at every level and no blank anywhere.

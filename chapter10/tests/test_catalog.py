@@ -613,6 +613,32 @@ class ToolTests(CatalogTestCase):
                     self.assertEqual(error.field, field)
         self.assert_refused("invalid_tool", Tool, **good, parameters={"x": "y" * catalog_module.MAX_PARAMETERS_BYTES})
 
+    def test_the_bounds_are_taken_and_what_is_beyond_is_not(self) -> None:
+        """The longest name, keyword and parameters, the most keywords; a short keyword hides no long one."""
+        longest = "x" * MAX_TEXT
+        good: dict[str, Any] = {
+            "name": longest, "description": "", "keywords": ("a", longest), "permission": longest, "effect": "read",
+            "version": longest,
+        }  # fmt: skip
+        self.assertEqual(Tool(**good).keywords, ("a", longest))
+        self.assert_refused("invalid_tool", Tool, **{**good, "keywords": ("a", longest + "x")})
+        most = tuple(map(str, range(catalog_module.MAX_KEYWORDS)))
+        self.assertEqual(len(Tool(**{**good, "keywords": most}).keywords), catalog_module.MAX_KEYWORDS)
+        self.assert_refused("invalid_tool", Tool, **{**good, "keywords": (*most, "x")})
+        room = catalog_module.MAX_PARAMETERS_BYTES - len(canonical({"x": ""}))
+        Tool(**good, parameters={"x": "y" * room})
+        self.assert_refused("invalid_tool", Tool, **good, parameters={"x": "y" * (room + 1)})
+
+    def test_a_text_of_a_kind_of_its_own_is_no_text(self) -> None:
+        """Equal to the word, or to the name; its methods could say anything."""
+
+        class Word(str):
+            pass
+
+        self.assert_refused("invalid_tool", Tool, "n", "", (), "p", Word("read"))
+        catalog = Catalog()
+        self.assert_refused("name_mismatch", catalog.tools.__setitem__, Word("n"), tool("n"))
+
     def test_texts_are_kept_as_they_are(self) -> None:
         """Both Unicode forms, signs beyond the first plane, quotes and NUL in a description come back equal."""
         for text in (
@@ -883,6 +909,10 @@ class BadInputTests(CatalogTestCase):
         for budget in (0, -1, True, 1e3, float("inf"), "4096", None):
             self.assert_refused("invalid_budget", catalog.load, hits, ALL, budget)
         self.assertEqual(len(catalog.load(hits, ALL, 10**100)), 2)
+        many = Catalog(tool(f"t{number}", "word") for number in range(MAX_BATCH + 1))
+        cards = [{"name": item.name, "digest": item.digest} for item in many.tools.values()]
+        self.assertEqual(len(many.load(cards[:MAX_BATCH], ["p"], 10**9)), MAX_BATCH)
+        self.assert_refused("invalid_hits", many.load, cards, ["p"], 10**9)
 
     def test_a_catalog_is_made_of_tools(self) -> None:
         """What is no collection, and a collection of something else, is refused."""

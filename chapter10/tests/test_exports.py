@@ -449,5 +449,24 @@ class AnyDatabase(unittest.TestCase):
             store.submit("alice", "k", {}, now=0, tool="sales.export")
 
 
+class OtherTypes(unittest.TestCase):
+    """What is no path and no number."""
+
+    def test_a_number_is_no_path(self) -> None:
+        """`open` takes it for an open file and closes that: 0 would be standard input."""
+        for wrong in (0, 1, True, None, 1.5, ["x"], b"\0"):
+            with self.subTest(wrong=wrong), self.assertRaises(SalesError) as caught:
+                take_snapshot(wrong)  # type: ignore[arg-type]
+            self.assertEqual(caught.exception.code, "unreadable_file")
+            with self.assertRaises(SalesError):
+                export_arguments("2026-08", wrong)  # type: ignore[arg-type]
+
+    def test_a_limit_is_a_whole_number_from_one(self) -> None:
+        """-1 would never be reached, and every table that can be removed would be."""
+        for wrong in (0, -1, True, None, 1.5, "1"):
+            with self.subTest(wrong=wrong), self.assertRaises(ValueError):
+                remove_leftovers("nowhere", "none.db", limit=wrong)  # type: ignore[arg-type]
+
+
 if __name__ == "__main__":
     unittest.main()

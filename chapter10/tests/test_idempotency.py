@@ -1194,6 +1194,7 @@ class BadInputTest(StoreTestCase):
             lambda: make_intent("n", {"text": "x" * 70_000}),
             lambda: self.store.claim(what, repeatable=1),  # type: ignore[arg-type]
             lambda: self.store.settle(what, "done", fence=1),  # type: ignore[arg-type]
+            lambda: self.store.settle(what, Verdict(["done"]), fence=1),  # type: ignore[arg-type]
             lambda: IdempotencyStore(lifetimes={"n": 300}),  # type: ignore[dict-item]
         ]
         for call in calls:

@@ -1617,3 +1617,29 @@ class OneSource(RegistryTestCase):
         by_registry = [invoke_tool(registry, name, arguments) for name, arguments in script]
 
         self.assertEqual(by_registry, [{"ok": True, "data": data} for data in by_hand])
+
+
+class OtherTypes(RegistryTestCase):
+    """What is no name and no flag has an answer like any other that is not there."""
+
+    def test_names_that_are_none_are_not_registered(self) -> None:
+        """A list, a dict, a set, an own kind of text: no such tool, and no `TypeError` from a look-up."""
+        registry = registry_of()
+        no_names: list[Any] = [None, 1, [], {}, {"x"}, b"x"]
+        for wrong in no_names:
+            with self.subTest(wrong=wrong):
+                self.assertIsNone(registry.get(wrong))
+                with self.assertRaises(RegistryError) as caught:
+                    registry.remove(wrong)
+                self.assertEqual(caught.exception.code, "not_registered")
+                with self.assertRaises(RegistryError):
+                    spec(Scripted("x"), context_argument=wrong if wrong is not None else 1)
+
+    def test_flags_that_are_none_are_refused(self) -> None:
+        """`cut_off` and `explain` are True or False."""
+        registry = registry_of()
+        wrong: list[dict[str, Any]] = [{"cut_off": 1}, {"cut_off": None}, {"explain": "yes"}, {"explain": []}]
+        for flags in wrong:
+            with self.subTest(flags=flags), self.assertRaises(RegistryError) as caught:
+                asyncio.run(registry.invoke("x", {}, **flags))
+            self.assertEqual(caught.exception.code, "invalid_call")

@@ -1035,5 +1035,48 @@ class PerMessage(FolderTestCase):
         self.assertEqual(report.groups[0].replaced, ("1",))
 
 
+class OtherTypes(FolderTestCase):
+    """What are no limits, no names and no messages is refused, and nothing is decided."""
+
+    def test_limits_that_are_no_mapping_of_names_are_refused(self) -> None:
+        """A list of pairs would be taken apart by `dict`, and a number would be a `TypeError`."""
+        store = ResultStore(self.folder / "results")
+        for wrong in (5, "ab", [("read", 5)], {1: 5}, {"": 5}, [], 0):
+            with self.subTest(wrong=wrong), self.assertRaises(BudgetError):
+                ResultBudget(store, tool_limits=wrong)  # type: ignore[arg-type]
+            with self.subTest(wrong=wrong), self.assertRaises(BudgetError):
+                ResultBudget(store, overrides=wrong)  # type: ignore[arg-type]
+
+    def test_names_and_messages_of_another_type_are_refused(self) -> None:
+        """Also a role that is no text, such as one whose comparison fails."""
+
+        class NoComparison:
+            __hash__ = object.__hash__
+
+            def __eq__(self, other: object) -> bool:
+                raise AssertionError("nobody compares it")
+
+        budget = ResultBudget(ResultStore(self.folder / "results"))
+        no_names: list[Any] = [None, 1, [], {}]
+        for wrong in no_names:
+            with self.assertRaises(BudgetError):
+                budget.threshold(wrong)
+        with self.assertRaises(BudgetError):
+            threshold(NoComparison())  # type: ignore[arg-type]
+        no_messages: list[Any] = [
+            None,
+            5,
+            "ab",
+            {"role": "user"},
+            iter([]),
+            [{"role": NoComparison()}],
+            [{"role": ["user"]}],
+        ]
+        for wrong in no_messages:
+            with self.subTest(wrong=type(wrong)), self.assertRaises(BudgetError):
+                budget.apply(wrong)
+        self.assertEqual(budget.state.seen_ids, set())
+
+
 if __name__ == "__main__":
     unittest.main()

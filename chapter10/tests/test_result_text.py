@@ -131,3 +131,19 @@ class Cut(unittest.TestCase):
             self.assertLessEqual(most - len(cut), 5)
             self.assertTrue(text.startswith(cut))
             json.loads(cut + '"')  # raises when an escape is open
+
+
+class OtherTypes(unittest.TestCase):
+    """A block's type is a text, or the block is no text block."""
+
+    def test_a_type_that_is_no_text_is_not_compared(self) -> None:
+        """Its comparison may fail; the block counts as something."""
+
+        class NoComparison:
+            __hash__ = object.__hash__
+
+            def __eq__(self, other: object) -> bool:
+                raise AssertionError("nobody compares it")
+
+        for kind in (NoComparison(), None, 1, ["text"]):
+            self.assertFalse(is_empty([{"type": kind, "text": ""}]))

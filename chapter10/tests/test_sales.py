@@ -295,5 +295,21 @@ class Progress(SalesTestCase):
         self.assertLess(large, small + 50_000)
 
 
+class OtherTypes(SalesTestCase):
+    """What are no names and no function is refused before the file is opened."""
+
+    def test_extra_columns_are_a_list_of_names(self) -> None:
+        """One text would be taken for its letters."""
+        for wrong in (None, 5, "day", [1], ["day", None], {"day"}):
+            with self.subTest(wrong=wrong), self.assertRaises(ValueError):
+                SalesFile(self.folder / "none.csv", wrong)  # type: ignore[arg-type]
+
+    def test_progress_can_be_called(self) -> None:
+        """Anything else is refused at once, and not after a hundredth of the file."""
+        for wrong in (1, "x", [print]):
+            with self.subTest(wrong=wrong), self.assertRaises(ValueError):
+                summarize(self.folder / "none.csv", "2026-08", wrong)  # type: ignore[arg-type]
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -297,5 +297,22 @@ class RealListTests(unittest.TestCase):
         self.assertEqual({found.effect for found in listed.tools}, {"read", "write"})
 
 
+class OtherTypes(unittest.TestCase):
+    """What is no word."""
+
+    def test_repeated_is_one_of_two_words(self) -> None:
+        """Another type is refused as another word is, also one whose comparison fails."""
+
+        class NoComparison:
+            __hash__ = object.__hash__
+
+            def __eq__(self, other: object) -> bool:
+                raise AssertionError("nobody compares it")
+
+        for wrong in (None, 1, ["first"], NoComparison()):
+            with self.assertRaises(ValueError):
+                parse_tool_list([], repeated=wrong)  # type: ignore[arg-type]
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -1000,3 +1000,24 @@ class TheLog(WorkerTestCase):
         names = self.store.db.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%'")
         self.assertEqual(sorted(name for (name,) in names), ["events", "jobs", "receipts"])
         self.assertEqual(self.refusals(), [("finish", "lease_expired", 1)])
+
+
+class OtherTypes(JobTestCase):
+    """What is no wait, no attempt and no kind of error."""
+
+    def test_waits_and_attempts_are_whole_numbers(self) -> None:
+        """From one millisecond up to a day; attempts count from 1."""
+        for wrong in (0, -1, True, 1.5, "1", None, 24 * 60 * 60 * 1000 + 1, 10**400):
+            for field in ("base_ms", "cap_ms"):
+                with self.subTest(wrong=str(wrong)[:9], field=field), self.assertRaises(WorkerError):
+                    Backoff(**{field: wrong})  # type: ignore[arg-type]
+        for wrong in (0, True, None, "1", 2**63):
+            with self.assertRaises(WorkerError):
+                Backoff().seconds(wrong, lambda: 0.5)  # type: ignore[arg-type]
+        self.assertEqual(Backoff(1, 24 * 60 * 60 * 1000).seconds(1, lambda: 0.5), 0.001)
+
+    def test_a_handler_has_a_text_and_a_tuple(self) -> None:
+        """The version is compared with a job's, and the errors are handed to `except`."""
+        for wrong in ({"version": 1}, {"version": None}, {"temporary": [OSError]}, {"temporary": OSError}):
+            with self.subTest(wrong=wrong), self.assertRaises(WorkerError):
+                Handler(print, **wrong)
