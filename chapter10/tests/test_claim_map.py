@@ -191,7 +191,13 @@ class TheCommand(unittest.TestCase):
 
     def test_claims_are_found_by_words(self) -> None:
         """Both languages, section titles and error codes lead to the sentence; all words must fit."""
-        for words in ("old worker late", "late stale_attempt", "迟到 回执", "vanished receipt", "failures.stale_worker"):
+        for words in (
+            "old worker late",
+            "late stale_attempt",
+            "迟到 回执",
+            "vanished receipt",
+            "failures.stale_worker",
+        ):
             code, out, _ = call("--find", words, "--lang", "en")
             self.assertEqual(code, 0, words)
             self.assertIn("C10-229  The old worker that comes back late", out)
