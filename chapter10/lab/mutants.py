@@ -324,6 +324,7 @@ def _chosen(mutants_list: MutantList, texts: dict[str, str], options: argparse.N
 def _baseline(tree: Tree, mutants: Sequence[Mutant], tests: dict[str, list[str]]) -> str:
     """Return what is wrong without any fault, or nothing: only tests that pass can notice something."""
     for module in dict.fromkeys(mutant.module for mutant in mutants):
+        print(f"... the tests of {module}, without a fault", file=sys.stderr, flush=True)
         verdict = tree.test(tests[module], 5 * TEST_SECONDS)
         if verdict.ending != "survived":
             return f"the tests of {module} fail without any fault:\n{verdict.output}"

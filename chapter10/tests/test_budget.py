@@ -1013,6 +1013,23 @@ class KnownWrongTwins(unittest.TestCase):
         self.runner(check, faulty.run_by_timeout)
 
 
+class BetweenTwoLooks(unittest.TestCase):
+    """The clock moves while it is asked."""
+
+    def test_a_budget_that_ends_between_the_check_and_the_start_starts_nothing(self) -> None:
+        """The check still sees time, and the timer would have none: not started, as if the check had seen it."""
+        called: list[int] = []
+        looks = iter((0.0, 0.0, 5.0))
+
+        async def tool() -> None:
+            called.append(1)
+
+        budget = Budget(1000, clock=lambda: next(looks, 5.0))
+        outcome = asyncio.run(run_within(budget, "tool", tool, min_reserve_ms=1))
+        self.assertEqual((outcome.kind, called), ("not_started", []))
+        self.assertIsInstance(outcome.error, BudgetExhausted)
+
+
 class NoKeywords(unittest.TestCase):
     """What cannot be handed to a tool as keywords."""
 

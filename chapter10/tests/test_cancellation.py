@@ -482,6 +482,24 @@ class CleanUp(unittest.TestCase):
         run_virtual(main)
         self.assertEqual(seen, ["refunded"])
 
+    def test_a_cancel_during_a_clean_up_is_raised_after_it(self) -> None:
+        """The clean-up comes to its end, and then the cancel does."""
+        done: list[str] = []
+
+        async def refund() -> None:
+            await pause(2)
+            done.append("refunded")
+
+        async def main(loop: VirtualLoop) -> None:
+            task = loop.create_task(clean_up(refund, 5))
+            await pause(1)
+            task.cancel()
+            with self.assertRaises(asyncio.CancelledError):
+                await task
+            self.assertEqual((loop.time(), done), (1002, ["refunded"]))
+
+        run_virtual(main)
+
     def test_a_clean_up_has_an_end_too(self) -> None:
         """Too long, and no time at all, are `clean_up_timed_out`; errors and values come through."""
 
@@ -591,6 +609,26 @@ class TheDistributedToken(FolderTestCase):
         self.assertTrue(token.is_cancelled())
         with self.assertRaises(ToolCancelled):
             token.check()
+
+    def test_a_cancel_of_who_cancels_is_raised_after_the_row(self) -> None:
+        """The message hangs and its sender is cancelled: the row stands, and the cancel is not swallowed."""
+
+        class Hanging(Broker):
+            async def publish(self, topic: str, body: str) -> None:
+                await pause(99)
+
+        token, store = self.token(Hanging())
+
+        async def main(loop: VirtualLoop) -> None:
+            task = loop.create_task(token.cancel())
+            await pause(0.5)
+            task.cancel()
+            with self.assertRaises(asyncio.CancelledError):
+                await task
+
+        run_virtual(main)
+        self.assertTrue(token.is_cancelled())
+        self.assertEqual(store.cancel_reason("trace-1"), "parent_cancelled")
 
     def test_the_message_has_the_fields_of_the_document(self) -> None:
         """Topic and body, with trace, parent span, time, reason, and which cancel of which run it was.

@@ -647,6 +647,9 @@ class Door(ExecutorTestCase):
         await settle()
         await self.stage.end("a")
         executor.ready()
+        with self.assertRaises(ExecutorError):  # a wrong reason is wrong for a call that is answered, too
+            executor.cancel_call("a", "because")
+        self.assertFalse(executor.cancel_call("a"))
 
     async def test_a_second_consumer_is_refused(self) -> None:
         """Two readers of one executor would share the results at random."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import threading
 from collections.abc import Callable
 from typing import Any, Final
 from unittest import mock
 
 from chapter10.canonical import CodedError
+from chapter10.companions import child_process
 from chapter10.companions.heartbeat import AttemptOver, Heartbeat, Held, JobContext
 from chapter10.companions.worker import Backoff, Handler, Note, Outcome, Worker, WorkerError
 from chapter10.companions.worker_log import MAX_RECENT, WorkerLog, log_path
@@ -1021,3 +1023,17 @@ class OtherTypes(JobTestCase):
         for wrong in ({"version": 1}, {"version": None}, {"temporary": [OSError]}, {"temporary": OSError}):
             with self.subTest(wrong=wrong), self.assertRaises(WorkerError):
                 Handler(print, **wrong)
+
+
+class WhatAChildSays(JobTestCase):
+    """The lines of a child, read in a thread."""
+
+    def test_what_is_no_message_is_the_end_of_what_it_says(self) -> None:
+        """A list, a number, a text, no JSON: nothing is believed, and the thread ends without a complaint."""
+        complaints: list[object] = []
+        for line in ("[1]", "5", '"x"', "null", "{}", "no JSON", '{"progress": [1]}'):
+            with self.subTest(line), mock.patch("threading.excepthook", complaints.append):
+                said = child_process._Said(io.StringIO(f'{line}\n{{"result": 1}}\n'))
+                said.join()
+                self.assertIsNone(said.final)
+        self.assertEqual(complaints, [])
