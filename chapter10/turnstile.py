@@ -26,7 +26,7 @@ Why it asks again and again instead of letting the system wake it: a wait for su
 and T2 needs one. A try costs less than a microsecond. Each pause grows to a fiftieth of the time that was
 waited, so that a short wait ends at once and a long one costs no processor time.
 
-Measured on two cores with `python -m chapter10.lab.benchmark --area contention`; its page has the figures.
+Measured on two cores with `python -m chapter10.lab.benchmark --area jobs`, which tells the figures.
 Source: the chapter's section on job state in the database (claim C10-153) and what it leaves open.
 """
 
@@ -55,8 +55,8 @@ PATIENCE_SECONDS: Final = 1.0
 
 _TRY: Final = 2 | 4  # LOCK_EX | LOCK_NB, the same numbers on every system that has `flock`
 _FREE: Final = 8  # LOCK_UN
-_TURN_PAUSE_SECONDS: Final = 0.0005
-_ROOM_PAUSE_SECONDS: Final = 0.0002
+_TURN_PAUSE_SECONDS: Final = 0.0002
+_ROOM_PAUSE_SECONDS: Final = 0.00005
 """The first pauses. Only one process waits for the room at a time, so it may look more often."""
 _LONGEST_PAUSE_SECONDS: Final = 0.01
 _PAUSE_SHARE: Final = 0.02
