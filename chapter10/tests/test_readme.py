@@ -132,11 +132,12 @@ class TheFirstPage(FolderTestCase):
         report = json.loads(run_python(shlex.split(sales)[1:]).stdout)
         self.assertEqual(report["result"]["data"], {"month": "2026-08", "row_count": 4, "total_cents": 10000})
 
-    def test_the_two_first_commands_are_those_of_the_chapter(self) -> None:
-        """The first block is what the chapter prints first."""
+    def test_two_commands_do_everything_and_the_chapters_own_come_next(self) -> None:
+        """The first block runs the main job and the tests; the second is what the chapter prints first."""
+        everything = "python -m chapter10.experiments\npython -m unittest discover -s chapter10/tests -v\n"
         first = "python -m chapter10.experiments --group catalog\npython -m chapter10.experiments --group lifecycle\n"
         for page in (README, TWIN):
-            self.assertEqual(blocks(page, "sh")[0], first)
+            self.assertEqual(blocks(page, "sh")[:2], [everything, first])
 
     def test_the_program_in_the_readme_prints_what_the_readme_says(self) -> None:
         """The listing runs as it stands, twice on the same database, with the same output."""
