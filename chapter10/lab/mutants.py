@@ -11,6 +11,8 @@ test that is missing, a guard that is superfluous, or a fault that makes no diff
     python -m chapter10.lab.mutants --only NAME           one, with what the tests said
     python -m chapter10.lab.mutants --automatic --module jobs --sample 50 --seed 1
                                                           faults that the operators of lab.mutations make
+    python -m chapter10.lab.mutants --automatic --operator guard
+                                                          every guard of every module taken out, one at a time
     python -m chapter10.lab.mutants --write               reports/mutants.md anew, from the faults of the list
 
 It needs the tree with its tests, and minutes: two copies are worked on at a time. Without a fault the tests

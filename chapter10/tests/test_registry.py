@@ -1635,6 +1635,16 @@ class OtherTypes(RegistryTestCase):
                 with self.assertRaises(RegistryError):
                     spec(Scripted("x"), context_argument=wrong if wrong is not None else 1)
 
+    def test_a_handler_with_a_place_that_has_no_name_is_refused(self) -> None:
+        """Arguments are handed over by name, so such a call could never be made."""
+
+        def by_place(order: str, /) -> str:
+            return order
+
+        with self.assertRaises(RegistryError) as caught:
+            registry_of(spec(by_place))
+        self.assertEqual((caught.exception.code, caught.exception.field), ("invalid_tool", "handler"))
+
     def test_flags_that_are_none_are_refused(self) -> None:
         """`cut_off` and `explain` are True or False."""
         registry = registry_of()

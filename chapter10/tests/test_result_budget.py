@@ -1047,6 +1047,14 @@ class OtherTypes(FolderTestCase):
             with self.subTest(wrong=wrong), self.assertRaises(BudgetError):
                 ResultBudget(store, overrides=wrong)  # type: ignore[arg-type]
 
+    def test_a_saved_state_is_a_text(self) -> None:
+        """The same in bytes is none, though a JSON reader would take it."""
+        text = ReplacementState().to_text()
+        self.assertEqual(ReplacementState.from_text(text).to_text(), text)
+        for wrong in (text.encode("utf-8"), bytearray(text, "utf-8"), None, 1):
+            with self.subTest(wrong=type(wrong)), self.assertRaises(BudgetError):
+                ReplacementState.from_text(wrong)  # type: ignore[arg-type]
+
     def test_names_and_messages_of_another_type_are_refused(self) -> None:
         """Also a role that is no text, such as one whose comparison fails."""
 

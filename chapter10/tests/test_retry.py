@@ -9,6 +9,7 @@ import math
 import random
 import unittest
 from collections.abc import Awaitable, Callable, Coroutine
+from types import SimpleNamespace
 from typing import Any
 
 from chapter10.companions.adaptive_caller import AdaptiveCaller, AdaptivePolicy
@@ -30,6 +31,7 @@ from chapter10.companions.retry import (
     Status,
     Stop,
     TokenBucket,
+    answer_within,
     backoff_ms,
     classify,
     connect_then_read,
@@ -1130,6 +1132,31 @@ class KnownWrongTwins(RetryTestCase):
         with self.assertRaises(AssertionError):
             check(faulty.one_time_out)
         check(lambda connect, read: connect_then_read(Attempt(1, None, RetryPolicy()), connect, read))
+
+
+class TheAnswer(unittest.TestCase):
+    """`answer_within` by itself."""
+
+    def test_without_time_nothing_is_called(self) -> None:
+        """The budget ran out: a time-out that is not the dependency's, and no call."""
+        called: list[int] = []
+
+        async def answer() -> None:
+            called.append(1)
+
+        budget: Any = SimpleNamespace(remaining=0)
+        with self.assertRaises(ReadTimedOut) as caught:
+            asyncio.run(answer_within(Attempt(1, None, RetryPolicy(), budget), answer))
+        self.assertEqual((caught.exception.whole_limit, called), (False, []))
+
+    def test_a_cancel_that_nobody_asked_for_is_a_broken_connection(self) -> None:
+        """A client that cancels itself must not look like a cancel of ours."""
+
+        async def answer() -> None:
+            raise asyncio.CancelledError
+
+        with self.assertRaises(ConnectionAbortedError):
+            asyncio.run(answer_within(Attempt(1, None, RetryPolicy()), answer))
 
 
 if __name__ == "__main__":

@@ -970,6 +970,14 @@ class AtTheDoor(WorkerTestCase):
                 Handler(**{"run": print, **bad})  # type: ignore[arg-type]
             self.assertEqual(caught.exception.code, "bad_handler")
 
+    def test_a_store_that_cannot_be_used_any_more_is_no_quiet_hour(self) -> None:
+        """A busy file is waited for; a broken one comes out."""
+        worker = self.worker(lambda context: REPORT)
+        worker._store.close()
+        with self.assertRaises(StoreError) as caught:
+            worker.run_once()
+        self.assertEqual(caught.exception.code, "store_unavailable")
+
     def test_a_store_that_is_none_is_refused(self) -> None:
         """A stranger's file is not opened."""
         path = self.folder / "text.db"
