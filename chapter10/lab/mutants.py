@@ -13,7 +13,8 @@ test that is missing, a guard that is superfluous, or a fault that makes no diff
                                                           faults that the operators of lab.mutations make
     python -m chapter10.lab.mutants --automatic --operator guard
                                                           every guard of every module taken out, one at a time
-    python -m chapter10.lab.mutants --write               reports/mutants.md anew, from the faults of the list
+    python -m chapter10.lab.mutants --write               reports/mutants.md anew, from the faults of the list;
+                                                          with --module or --only just these rows
 
 It needs the tree with its tests, and minutes: two copies are worked on at a time. Without a fault the tests
 must pass first. A test that hangs is ended after a while and counts as having noticed. Ctrl-C keeps what was
@@ -58,6 +59,8 @@ __all__ = [
     "main",
     "mutants_page",
     "run",
+    "said_before",
+    "said_of",
 ]
 
 _TOP: Final = Path(__file__).resolve().parents[2]
@@ -226,9 +229,9 @@ def run(
     return {mutant.name: verdicts[mutant.name] for mutant in mutants if mutant.name in verdicts}
 
 
-def mutants_page(mutants: Sequence[Mutant], verdicts: dict[str, Verdict]) -> str:
-    """Return the Markdown page of a run over the list: one row a fault, with the test module that noticed it."""
-    noticed = sum(verdicts[mutant.name].ending != "survived" for mutant in mutants)
+def mutants_page(mutants: Sequence[Mutant], said: dict[str, str]) -> str:
+    """Return the Markdown page of the list: one row a fault, with what is said of it (see `said_of`)."""
+    survived = sum(said[mutant.name].startswith("nobody") for mutant in mutants)
     lines = [
         "# 哪个测试会发现 / Which test notices",
         "",
@@ -238,16 +241,24 @@ def mutants_page(mutants: Sequence[Mutant], verdicts: dict[str, Verdict]) -> str
         "notices is a missing test, or makes no difference and has a reason. Anew, in some minutes:",
         "`python -m chapter10.lab.mutants --write`.",
         "",
-        f"{len(mutants)} faults, {noticed} noticed, {len(mutants) - noticed} with a reason.",
+        f"{len(mutants)} faults, {len(mutants) - survived} noticed, {survived} with a reason.",
         "",
         "| module | fault | noticed by |",
         "|---|---|---|",
     ]
-    for mutant in mutants:
-        verdict = verdicts[mutant.name]
-        said = {"hung": "(the tests hung)", "survived": f"nobody: {mutant.reason}"}.get(verdict.ending, verdict.by)
-        lines.append(f"| {mutant.module} | {mutant.name} | {said} |")
+    lines += [f"| {mutant.module} | {mutant.name} | {said[mutant.name]} |" for mutant in mutants]
     return "\n".join(lines) + "\n"
+
+
+def said_of(mutant: Mutant, verdict: Verdict) -> str:
+    """Return what the page says of a fault: the test module, that the tests hung, or why nobody can notice."""
+    return {"hung": "(the tests hung)", "survived": f"nobody: {mutant.reason}"}.get(verdict.ending, verdict.by)
+
+
+def said_before(page: str) -> dict[str, str]:
+    """Return what a page says of each fault by its name."""
+    rows = [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith("| ")]
+    return {row[1]: row[2] for row in rows[1:]}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -269,8 +280,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for mutant in mutants:
             print(f"{mutant.module}:{mutant.line}: {mutant.name}")
         return EXIT_FINE
-    if options.write and (options.automatic or options.module or options.only):
-        parser.error("--write runs the whole list")
+    if options.write and options.automatic:
+        parser.error("--write is for the faults of the list")
     with _trees(min(options.parallel, len(mutants))) as trees:
         if any(tree.text(module) != texts[module] for tree in trees for module in texts):
             print("the code has changed while it was copied: start again", file=sys.stderr)
@@ -350,8 +361,20 @@ def _report(mutants: Sequence[Mutant], verdicts: dict[str, Verdict], *, write: b
         return EXIT_INTERRUPTED
     if idle or not all(mutant.reason for mutant in survivors):
         return EXIT_WRONG
-    if write:
-        replace_together(REPORTS, {PAGE: mutants_page(mutants, verdicts)})
+    return _write(mutants, verdicts) if write else EXIT_FINE
+
+
+def _write(mutants: Sequence[Mutant], verdicts: dict[str, Verdict]) -> int:
+    """Write the page of the whole list; rows that this run did not make stay as they were."""
+    path = REPORTS / PAGE
+    said = said_before(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    said |= {mutant.name: said_of(mutant, verdicts[mutant.name]) for mutant in mutants}
+    all_mutants = [written(entry, _text_of(entry["module"])) for entry in read_list().entries]
+    missing = [mutant.name for mutant in all_mutants if mutant.name not in said]
+    if missing:
+        print(f"not written, since nothing is known of: {', '.join(missing)}")
+        return EXIT_WRONG
+    replace_together(REPORTS, {PAGE: mutants_page(all_mutants, said)})
     return EXIT_FINE
 
 
