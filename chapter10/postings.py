@@ -3,9 +3,9 @@
 Every tool has a number. For each word (a keyword, or a permission) the index keeps the set of the
 numbers that have it. A search then never reads the catalog; it works on those sets alone:
 
-- *few matches*: count the numbers of the sets. The cost follows the matches, whatever the size of the
-  catalog, so that a rare word costs the same among 300 tools and among 300,000;
-- *many matches*: each set becomes one Python integer with a bit for each number, and whole sets are
+- *few matches in a large catalog*: count the numbers of the sets. The cost follows the matches, whatever the
+  size of the catalog, so that a rare word costs the same among 3,000 tools and among 300,000;
+- *otherwise*: each set becomes one Python integer with a bit for each number, and whole sets are
   combined at once (`&` on 100,000 tools takes less than a microsecond; looking at 100 tools one by one
   takes twenty). The numbers follow the names, so that the lowest bits are the first names and the best
   few are taken without sorting the matches.
@@ -42,6 +42,8 @@ MAX_VIEWS: Final = 64
 MAX_KEPT_BYTES: Final = 64 * 1024 * 1024
 """Bytes of the integers that are kept; past it all are dropped, and made again when they are asked for."""
 
+_SMALL: Final = 2048
+"""Up to so many tools an integer is as cheap as a number, and is always used."""
 _WINDOWS: Final = ((512, (1 << 4096) - 1), (4096, (1 << 32768) - 1))
 """How many of the lowest bytes of an integer are looked at, in turn, before all of them."""
 
@@ -105,9 +107,15 @@ class Postings:
         return list(sizes), sum(sizes.values())
 
     def bits(self, words: Iterable[str], size: int) -> list[int]:
-        """Return for each of the known `words` its numbers as an integer; `size` is above every number."""
-        kept = self._bits
-        return [kept[word] if word in kept else self._make_bits(word, size) for word in words]
+        """Return for each of `words` that some tool has its numbers as an integer; `size` is above every number."""
+        kept, numbers = self._bits, self._numbers
+        found = []
+        for word in words:
+            if word in kept:
+                found.append(kept[word])
+            elif word in numbers:
+                found.append(self._make_bits(word, size))
+        return found
 
     def _make_bits(self, word: str, size: int) -> int:
         numbers = self._numbers[word]
@@ -189,10 +197,11 @@ class ToolIndex(Generic[ToolT]):
         The score is the number of `words` (distinct) that the tool has, and at least 1.
         """
         self._tidy()
-        known, matches = self._words.known(words)
-        if matches > FEW + len(self._tools) // FEW_SHARE:
-            return self._best_by_bits(known, grants, limit)
-        return self._best_by_counting(known, grants, limit)
+        if len(self._tools) > _SMALL:
+            words, matches = self._words.known(words)
+            if matches <= FEW + len(self._tools) // FEW_SHARE:
+                return self._best_by_counting(words, grants, limit)
+        return self._best_by_bits(words, grants, limit)
 
     def visible(self, grants: frozenset[str]) -> list[ToolT]:
         """Return the tools whose permission is in `grants`, by name."""
@@ -211,9 +220,10 @@ class ToolIndex(Generic[ToolT]):
         return sorted(pairs, key=_rank) if len(pairs) <= limit else nsmallest(limit, pairs, key=_rank)
 
     def _best_by_bits(self, words: Iterable[str], grants: frozenset[str], limit: int) -> list[tuple[int, ToolT]]:
-        size = len(self._tools)
         visible = self._view(grants)
-        sets = self._words.bits(words, size)
+        sets = self._words.bits(words, len(self._tools))
+        if not sets:
+            return []
         # Most searches end here: enough tools have every word, and no score need be counted.
         all_words = visible
         for bits in sets:
@@ -278,11 +288,21 @@ def _as_bits(numbers: set[int], size: int) -> int:
 def _lowest(bits: int, limit: int) -> list[int]:
     """Return the positions of the `limit` lowest bits of `bits`, ascending.
 
-    Taking `bits & -bits` again and again would walk the whole integer for each. So the lowest part, which
-    is often enough, becomes bytes, and they are searched for what is not zero; then a larger part.
+    Taking `bits & -bits` again and again walks the whole integer for each, which is the fastest way while
+    the integer is small. Of a large one the lowest part, which is often enough, becomes bytes, and they are
+    searched for what is not zero; then a larger part.
     """
-    length = (bits.bit_length() + 7) // 8
     found: list[int] = []
+    size = bits.bit_length()
+    if size <= _SMALL:
+        while bits:
+            lowest = bits & -bits
+            found.append(lowest.bit_length() - 1)
+            if len(found) == limit:
+                break
+            bits ^= lowest
+        return found
+    length = (size + 7) // 8
     seen = 0
     for size, mask in _WINDOWS:
         if size < length:
@@ -328,14 +348,14 @@ def _by_score(digits: Sequence[int]) -> Iterator[tuple[int, int]]:
     anyone = 0
     for digit in digits:
         anyone |= digit
-    pending = [(0, len(digits), anyone)]  # a stack: (score so far, digits not looked at yet, tools)
+    pending = [(0, len(digits), anyone)] if anyone else []  # a stack: (score so far, digits not looked at yet, tools)
     while pending:
         score, places, bits = pending.pop()
-        if not bits:
-            continue
         if not places:
             yield score, bits
             continue
         have = bits & digits[places - 1]
-        pending.append((score, places - 1, bits ^ have))
-        pending.append((score + (1 << (places - 1)), places - 1, have))
+        if bits != have:
+            pending.append((score, places - 1, bits ^ have))
+        if have:
+            pending.append((score + (1 << (places - 1)), places - 1, have))
