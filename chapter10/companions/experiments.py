@@ -44,11 +44,11 @@ from chapter10.companions.scenes import (
 )
 from chapter10.evidence import Group, Scene, differences, figures_table, pictures, replace_together
 from chapter10.experiments import reports_folder
-from chapter10.lab.companion_predictions import AREAS
-from chapter10.lab.predict import Outcome, add_options, predict_group, refuse_what_does_not_combine
+from chapter10.lab import predictions_effects, predictions_resilience, predictions_tools
+from chapter10.lab.predict import Area, Outcome, add_options, predict_group, refuse_what_does_not_combine
 from chapter10.lab.textio import EXIT_FINE, EXIT_WRONG, json_text, main_guard, print_json
 
-__all__ = ["CONTRACT", "GROUPS", "REPORTS", "check_reports", "main", "run_companions", "write_reports"]
+__all__ = ["AREAS", "CONTRACT", "GROUPS", "REPORTS", "check_reports", "main", "run_companions", "write_reports"]
 
 GROUPS: Final[Mapping[str, Group]] = {
     "schema": schema.GROUP,
@@ -66,6 +66,13 @@ GROUPS: Final[Mapping[str, Group]] = {
     "mail": mail.GROUP,
 }
 """Every group in the order in which a reader takes them. A new one is a module of `scenes` and a line here."""
+
+AREAS: Final[Mapping[str, Area]] = {
+    **predictions_tools.AREAS,
+    **predictions_resilience.AREAS,
+    **predictions_effects.AREAS,
+}
+"""What a reader is asked before each group, by its name."""
 
 REPORTS: Final = ("companion-evidence.json", "companion-evidence.md")
 """The files that `write_reports` writes."""

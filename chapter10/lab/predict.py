@@ -89,7 +89,8 @@ class Area:
     """What a reader is asked about one experiment.
 
     `name`: that of the group. `scene`: up to five lines. `code`: the functions that will run.
-    `change`: a command that changes one thing, and why it is worth a second guess.
+    `change`: a command that changes one thing, and why it is worth a second guess. `pictures`: the English
+    titles of the parts whose order of events is shown; all of them if empty.
     """
 
     name: str
@@ -98,6 +99,7 @@ class Area:
     code: tuple[Callable[..., Any], ...]
     questions: tuple[Question, ...]
     change: tuple[str, Text]
+    pictures: tuple[str, ...] = ()
 
 
 # The command line --------------------------------------------------------------------------------
@@ -190,7 +192,8 @@ def predict(
     page.line()
     page.line(say("predict.change", language))
     page.line(f"  {command}")
-    page.line(f"  {why.in_language(language)}")
+    for text in why.in_language(language).split("\n"):
+        page.line(f"  {text}")
     if folder is not None and any(guess != NO_GUESS for guess in guesses):
         page.line()
         page.line(_save(folder / _FILE, area, guesses, language))
@@ -260,15 +263,18 @@ class _Page:
         width = max((display_width(str(name)) for name, _ in rows), default=0)
         for name, value in rows:
             self.line(f"   {pad(str(name), width)}  {_short(value)}")
-        if any(events for _, events in parts):
+        drawn = [(title, events) for title, events in parts if events]
+        shown = [part for part in drawn if not area.pictures or _half(part[0], "en") in area.pictures]
+        if shown:
             self.line()
             self.line(say("predict.timeline", self.language))
-        for title, events in parts:
-            if events:
-                if title:
-                    self.line(f"   -- {_half(title, self.language)}")
-                for text in text_lanes(events).splitlines():
-                    self.line(f"   {text}".rstrip())
+        for title, events in shown:
+            if title:
+                self.line(f"   -- {_half(title, self.language)}")
+            for text in text_lanes(events).splitlines():
+                self.line(f"   {text}".rstrip())
+        if len(shown) < len(drawn):
+            self.line(f"   {say('predict.more', self.language, count=len(drawn) - len(shown))}")
 
     def comparison(self, number: int, question: Question, guess: str, result: Any) -> None:
         language = self.language
@@ -288,7 +294,7 @@ class _Page:
             ("guess", yours),
             ("result", "\n".join([named, *shown])),
             ("reason", question.reason.in_language(language)),
-            ("section", question.section),
+            ("section", _half(question.section, language)),
             ("function", f"{place_of(question.code)}  {question.code.__qualname__}"),
             ("test", f"python -m unittest chapter10.tests.{question.test}"),
         ):
@@ -319,6 +325,8 @@ def place_of(function: Callable[..., Any]) -> str:
 
 def _short(value: Any) -> str:
     text = canonical(value)
+    if len(text) > _MAX_SHOWN and isinstance(value, list) and all(isinstance(row, Mapping) for row in value):
+        text = f"{len(value)} x {{{', '.join(value[0])}}}"
     return text if len(text) <= _MAX_SHOWN else text[: _MAX_SHOWN - 3] + "..."
 
 

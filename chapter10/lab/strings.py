@@ -84,6 +84,9 @@ TABLE: Final[Mapping[str, Text]] = {
     ),
     "predict.run": Text("现在运行。结果：", "Now it runs. The result:"),
     "predict.timeline": Text("发生了什么，按先后：", "What happened, in order:"),
+    "predict.more": Text(
+        "另有 {count} 幅在 reports/companion-evidence.md。", "{count} more are in reports/companion-evidence.md."
+    ),
     "predict.compare": Text("对照：", "Compare:"),
     "predict.guess": Text("你的猜测", "your guess"),
     "predict.result": Text("运行结果", "the result"),

@@ -22,8 +22,8 @@ from typing import Any
 from unittest import mock
 
 from chapter10.command import command_line
+from chapter10.companions.experiments import AREAS as COMPANION_AREAS
 from chapter10.experiments import GROUPS
-from chapter10.lab.companion_predictions import AREAS as COMPANION_AREAS
 from chapter10.lab.exercises.__main__ import headings_of, main
 from chapter10.lab.exercises.book import CODE, CONCEPT, DESIGN, EXERCISES, STEPS, Exercise
 from chapter10.lab.exercises.checking import FAILED, NOT_STARTED, PASSED, Check, Failed, Verdict, expect, run_checks

@@ -19,13 +19,13 @@ from unittest import mock
 
 from chapter10 import experiments
 from chapter10.catalog import Catalog, CatalogError, Grants, Tool
+from chapter10.companions.experiments import AREAS as COMPANION_AREAS
 from chapter10.companions.experiments import GROUPS as COMPANION_GROUPS
 from chapter10.companions.experiments import main as companions_main
 from chapter10.evidence import Scene
 from chapter10.experiments import GROUPS
 from chapter10.jobs import JobStore
 from chapter10.lab import questions
-from chapter10.lab.companion_predictions import AREAS as COMPANION_AREAS
 from chapter10.lab.exercises.book import EXERCISES
 from chapter10.lab.guards import GUARDS, jobs_without
 from chapter10.lab.predict import NO_GUESS, Area, Question, field_of, place_of, predict, read_answers
@@ -177,9 +177,9 @@ class TheQuestions(unittest.TestCase):
             name: "".join(question.truth(companions()[name]) for question in area.questions)
             for name, area in COMPANION_AREAS.items()
         }
-        expected = {"schema": "ba", "registry": "ab", "orchestration": "ba", "results": "bb", "turn": "ba"}
-        expected |= {"clocks": "cb", "budget": "ab", "interruption": "ab", "retry": "ca", "breaker": "ba"}
-        expected |= {"idempotency": "cb", "outbox": "aa", "mail": "bb"}
+        expected = {"schema": "bab", "registry": "bab", "orchestration": "bab", "results": "baa", "turn": "caa"}
+        expected |= {"clocks": "cbb", "budget": "cbc", "interruption": "bab", "retry": "dab", "breaker": "aab"}
+        expected |= {"idempotency": "cc", "outbox": "aba", "mail": "cca"}
         self.assertEqual(letters, expected)
 
     def test_other_flags_give_other_letters(self) -> None:

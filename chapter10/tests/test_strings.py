@@ -7,7 +7,7 @@ import string
 import unittest
 from collections.abc import Iterator
 
-from chapter10.lab.companion_predictions import AREAS as COMPANION_AREAS
+from chapter10.companions.experiments import AREAS as COMPANION_AREAS
 from chapter10.lab.exercises.book import EXERCISES
 from chapter10.lab.exercises.judge import CHECKS
 from chapter10.lab.predict import Area
