@@ -17,7 +17,7 @@ from __future__ import annotations
 import ast
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -35,6 +35,7 @@ __all__ = [
     "Place",
     "docstrings",
     "ids_in",
+    "parse_file",
     "proof_of",
     "read_claim",
     "read_claims",
@@ -200,10 +201,15 @@ def read_claim(section: Mapping[str, Any], row: Mapping[str, Any]) -> Claim:
     )
 
 
-def read_map(package: Path = _PACKAGE) -> Map:
+def parse_file(path: Path) -> ast.Module:
+    """Return the syntax tree of a Python file."""
+    return ast.parse(path.read_bytes())
+
+
+def read_map(package: Path = _PACKAGE, *, parse: Callable[[Path], ast.Module] = parse_file) -> Map:
     """Read the claims and every source file of the package; return where each claim stands.
 
-    A copy without its tests gives a map in which nothing is proved.
+    A copy without its tests gives a map in which nothing is proved. `parse`: for whoever has the trees already.
     """
     promised: dict[str, list[Place]] = {}
     proved: dict[str, list[Place]] = {}
@@ -212,7 +218,7 @@ def read_map(package: Path = _PACKAGE) -> Map:
         if path.parent.name == "lab" and path.name in _SHOW_IDS:
             continue
         tests = relative.parts[0] == "tests"
-        for place, docstring in docstrings(path, relative.as_posix()):
+        for place, docstring in docstrings(path, relative.as_posix(), parse=parse):
             if not tests:
                 _add(promised, ids_in(docstring), place)
             elif place.name.rpartition(".")[2].startswith("test_"):
@@ -233,9 +239,11 @@ def _add(places: dict[str, list[Any]], ids: Iterable[str], place: object) -> Non
         places.setdefault(name, []).append(place)
 
 
-def docstrings(path: Path, relative: str) -> Iterator[tuple[Place, str]]:
+def docstrings(
+    path: Path, relative: str, *, parse: Callable[[Path], ast.Module] = parse_file
+) -> Iterator[tuple[Place, str]]:
     """Yield each docstring of a file with its place; a name inside a class has the class before it."""
-    waiting: list[tuple[ast.AST, str]] = [(ast.parse(path.read_text(encoding="utf-8")), "")]
+    waiting: list[tuple[ast.AST, str]] = [(parse(path), "")]
     while waiting:
         node, name = waiting.pop(0)
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):

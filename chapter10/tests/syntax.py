@@ -6,6 +6,7 @@ The rules of the house stand in `test_layout`; here stand the questions that tho
 from __future__ import annotations
 
 import ast
+import gc
 import os
 from collections.abc import Iterator
 from functools import cache
@@ -37,15 +38,46 @@ class Reference(NamedTuple):
 
 @cache
 def python_files() -> tuple[Source, ...]:
-    """Every Python file of the package, tests and readers' files included."""
-    found = []
+    """Every Python file of the package, tests and readers' files included; read once in a run of the suite.
+
+    The trees are half a million objects that live as long as the process. They are set aside from the garbage
+    collection, which otherwise would walk through all of them each time that some later test asks for one.
+    """
+    gc.collect()
+    gc.disable()
+    try:
+        found = tuple(_sources())
+        for source in found:
+            nodes(source.tree)
+        gc.freeze()
+    finally:
+        gc.enable()
+    return found
+
+
+def _sources() -> Iterator[Source]:
     for path in sorted(PACKAGE.rglob("*.py")):
         if IGNORED_FOLDERS.isdisjoint(path.parts):
             parts = list(path.relative_to(PACKAGE).with_suffix("").parts)
             if parts[-1] == "__init__":
                 parts.pop()
-            found.append(Source(".".join(parts), path, ast.parse(path.read_bytes())))
-    return tuple(found)
+            yield Source(".".join(parts), path, ast.parse(path.read_bytes()))
+
+
+@cache
+def nodes(tree: ast.AST) -> tuple[ast.AST, ...]:
+    """What `ast.walk` yields for a tree, walked once however many rules ask."""
+    return tuple(ast.walk(tree))
+
+
+def parsed(path: Path) -> ast.Module:
+    """The tree of one file of the package, from `python_files`; a file from elsewhere is parsed anew."""
+    return _by_path().get(path) or ast.parse(path.read_bytes())
+
+
+@cache
+def _by_path() -> dict[Path, ast.Module]:
+    return {source.path: source.tree for source in python_files()}
 
 
 @cache
@@ -77,7 +109,7 @@ def repository_files() -> Iterator[Path]:
 def own_imports(tree: ast.AST, known: frozenset[str]) -> set[str]:
     """The modules of this package that a tree imports, by name below `chapter10` ("" is the root)."""
     found = set()
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.Import):
             found |= {_below(alias.name) for alias in node.names if alias.name.split(".")[0] == "chapter10"}
         elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "chapter10":
@@ -96,7 +128,7 @@ def _below(name: str) -> str:
 def references(tree: ast.AST) -> tuple[Reference, ...]:
     """Every use of an imported or built-in name as a dotted origin, `from x import y as z` resolved."""
     names: dict[str, str] = {}
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 root = alias.name.split(".")[0]
@@ -104,7 +136,7 @@ def references(tree: ast.AST) -> tuple[Reference, ...]:
         elif isinstance(node, ast.ImportFrom):
             names |= {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
     found = []
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
             found.append(Reference(names.get(node.id, node.id), node))
         elif isinstance(node, ast.Attribute):
@@ -121,7 +153,7 @@ def references(tree: ast.AST) -> tuple[Reference, ...]:
 def imported_roots(tree: ast.AST) -> set[str]:
     """The first parts of all names that a tree imports."""
     found = set()
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.Import):
             found |= {alias.name.split(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -132,7 +164,7 @@ def imported_roots(tree: ast.AST) -> set[str]:
 def default_values(tree: ast.AST) -> set[ast.AST]:
     """The nodes that stand in a parameter's default, or in the default of a record's field."""
     found: set[ast.AST] = set()
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         defaults: list[ast.AST | None] = []
         if isinstance(node, ast.arguments):
             defaults = [*node.defaults, *node.kw_defaults]
@@ -261,12 +293,10 @@ def catches_everything(node: ast.expr | None) -> bool:
 
 def strings_of(tree: ast.AST) -> list[ast.Constant]:
     """The string constants of a tree that are no docstrings: what a program may print or send to a database."""
-    prose = {
-        node.value for node in ast.walk(tree) if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-    }
+    prose = {node.value for node in nodes(tree) if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)}
     return [
         node
-        for node in ast.walk(tree)
+        for node in nodes(tree)
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in prose
     ]
 

@@ -7,12 +7,10 @@ import io
 import re
 import tempfile
 import unittest
-from functools import cache
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from chapter10.experiments import run_all
 from chapter10.lab import claim_map
 from chapter10.lab.claim_map import PAGE, main, page, problems
 from chapter10.lab.claims import (
@@ -27,19 +25,17 @@ from chapter10.lab.claims import (
     read_map,
 )
 from chapter10.lab.guards import GUARDS, line_of
+from chapter10.lab.textio import main_guard
 from chapter10.tests.published import PUBLISHED
-from chapter10.tests.support import TOP, run_python
+from chapter10.tests.shared import chapter_evidence
+from chapter10.tests.shared import claim_map as whole
+from chapter10.tests.support import TOP
+from chapter10.tests.syntax import parsed
 
 COUNTS = {"C10": 316, "C8": 85, "T6": 44, "I4": 103}
 """How many claims each document has; none may get lost."""
 
 CHINESE = re.compile("[\u4e00-\u9fff]")
-
-
-@cache
-def whole() -> Map:
-    """The map of this tree, read once."""
-    return read_map()
 
 
 def claims() -> list[Claim]:
@@ -78,7 +74,7 @@ class EveryClaim(unittest.TestCase):
     def test_ids_in_the_tests_stand_in_the_line_that_is_read(self) -> None:
         """A test that names a claim elsewhere in its docstring would not be found."""
         for path in sorted((TOP / "chapter10" / "tests").glob("test_*.py")):
-            for place, docstring in docstrings(path, path.name):
+            for place, docstring in docstrings(path, path.name, parse=parsed):
                 if place.name.rpartition(".")[2].startswith("test_") and ids_in(docstring):
                     with self.subTest(test=f"{path.stem}.{place.name}"):
                         self.assertTrue(proof_of(docstring), "the ids do not stand after `Claims:`")
@@ -119,7 +115,7 @@ class TheFigures(unittest.TestCase):
 
     def test_every_expected_figure_is_in_the_evidence(self) -> None:
         """Compared by value and by type, so that 1 is not True."""
-        evidence = run_all()
+        evidence = chapter_evidence()
         seen = 0
         for claim in claims():
             for figure in claim.expect:
@@ -215,14 +211,19 @@ class TheCommand(unittest.TestCase):
             self.assertEqual(problems(lonely), 1)
         self.assertIn("[X] C10-229", out.getvalue())
 
-    def test_it_runs_as_a_program_in_a_poor_console(self) -> None:
+    def test_it_keeps_its_exit_code_in_a_poor_console(self) -> None:
         """A console without Chinese gets escapes, not a traceback."""
-        child = run_python(
-            ["-m", "chapter10.lab.claim_map", "--claim", "C10-229", "--lang", "zh"],
-            environment={"PYTHONIOENCODING": "ascii"},
-        )
-        self.assertEqual((child.returncode, child.stderr), (0, ""))
-        self.assertIn("stale_attempt", child.stdout)
+        console = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+        with (
+            contextlib.redirect_stdout(console),
+            mock.patch.object(claim_map, "read_map", whole),
+            self.assertRaises(SystemExit) as left,
+        ):
+            main_guard(lambda: main(["--claim", "C10-229", "--lang", "zh"]))
+        self.assertEqual(left.exception.code, 0)
+        said = console.buffer.getvalue().decode("ascii")
+        self.assertIn("stale_attempt", said)
+        self.assertIn("\\u", said)
 
 
 class ThePage(unittest.TestCase):
@@ -236,7 +237,7 @@ class ThePage(unittest.TestCase):
     def test_it_has_a_row_for_each_claim_and_no_line_numbers(self) -> None:
         """Written twice it is the same, and an edit above a function does not change it."""
         text = page(whole())
-        self.assertEqual(text, page(read_map()))
+        self.assertEqual(text, page(read_map(parse=parsed)))
         rows = re.findall(r"^\| ((?:C10|C8|T6|I4)-\d{3}) \|", text, re.MULTILINE)
         self.assertEqual(rows, list(whole().claims))
         self.assertNotRegex(text, r"\.py:\d")

@@ -27,7 +27,7 @@ from chapter10.concurrency import bounded_reads
 from chapter10.experiments import QUERY, boundaries_experiment, catalog_experiment, lifecycle_experiment, run_all
 from chapter10.jobs import STATES, JobError, JobStore
 from chapter10.tests.support import TOP, FolderTestCase
-from chapter10.tests.syntax import imported_roots, modules
+from chapter10.tests.syntax import imported_roots, modules, nodes
 from chapter10.tests.virtual_time import VirtualLoop, pause, run_virtual
 
 MEASURES = ("latency", "seconds", "_ms", "tokens", "cost", "price", "throughput", "per_second", "success_rate")
@@ -365,7 +365,7 @@ class WhatIsNotHere(unittest.TestCase):
         for name, source in modules().items():
             with self.subTest(module=name):
                 self.assertFalse(servers & set(imported_roots(source.tree)))
-                called = {node.attr for node in ast.walk(source.tree) if isinstance(node, ast.Attribute)}
+                called = {node.attr for node in nodes(source.tree) if isinstance(node, ast.Attribute)}
                 self.assertFalse(called & {"start_server", "create_server", "start_unix_server"})
 
     def test_the_gateway_decides_on_tools_and_not_on_records(self) -> None:

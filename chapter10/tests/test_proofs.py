@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import io
 from dataclasses import replace
+from unittest import mock
 
-from chapter10.lab.claims import read_map
+from chapter10.lab import proofs as command
 from chapter10.lab.mutants import Tree
 from chapter10.lab.proofs import main, proofs, prove
+from chapter10.tests.shared import claim_map
 from chapter10.tests.support import FolderTestCase
 
 
@@ -17,7 +19,7 @@ class Proving(FolderTestCase):
 
     def test_every_fault_with_a_claim_still_has_its_place_and_tests(self) -> None:
         """A fault that cannot be put in any more, or a claim that lost its tests, proves nothing."""
-        found = list(proofs(read_map()))
+        found = list(proofs(claim_map()))
         self.assertGreaterEqual(len(found), 25)
         for proof in found:
             with self.subTest(claim=proof.claim, fault=proof.mutant.name):
@@ -28,7 +30,7 @@ class Proving(FolderTestCase):
 
         Claims: C10-297.
         """
-        found = {proof.claim: proof for proof in proofs(read_map())}
+        found = {proof.claim: proof for proof in proofs(claim_map())}
         proof = replace(found["C10-227"], tests=("test_jobs_worker.Fencing",))
         tree = Tree(self.folder, compiled=False)
         self.assertEqual(prove(tree, proof), "")
@@ -40,6 +42,10 @@ class Proving(FolderTestCase):
 
     def test_a_claim_without_a_fault_is_a_mistake_of_usage(self) -> None:
         """Exit code 2."""
-        with contextlib.redirect_stderr(io.StringIO()), self.assertRaises(SystemExit) as left:
+        with (
+            contextlib.redirect_stderr(io.StringIO()),
+            mock.patch.object(command, "read_map", claim_map),
+            self.assertRaises(SystemExit) as left,
+        ):
             main(["--claim", "C10-001"])
         self.assertEqual(left.exception.code, 2)

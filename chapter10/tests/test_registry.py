@@ -15,9 +15,11 @@ import unittest
 import warnings
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
+from unittest import mock
 
 from chapter10.catalog import Catalog, Tool
-from chapter10.companions.attempt import MAX_WAITING, Places
+from chapter10.companions import attempt
+from chapter10.companions.attempt import Places
 from chapter10.companions.registry import (
     ApprovalRequest,
     CallContext,
@@ -28,7 +30,7 @@ from chapter10.companions.registry import (
     invoke_tool,
 )
 from chapter10.companions.tool_spec import CODES, EFFECTS, RETRYABLE, TEXTS
-from chapter10.tests.support import TOP
+from chapter10.tests.syntax import nodes, python_files
 from chapter10.tests.virtual_time import VirtualLoop, pause, run_virtual
 
 T = TypeVar("T")
@@ -1488,12 +1490,12 @@ class Concurrency(RegistryTestCase):
         self.assertEqual(registry.running, 0)
 
     def test_a_line_has_an_end(self) -> None:
-        """More calls than may wait are refused at once instead of growing the line."""
+        """More calls than may wait are refused at once instead of growing the line; here a hundred may."""
 
         async def main(loop: VirtualLoop) -> None:
             places = Places(1)
             self.assertTrue(places.take_now())
-            waiting = [loop.create_task(places.take(1.0)) for _ in range(MAX_WAITING)]
+            waiting = [loop.create_task(places.take(1.0)) for _ in range(100)]
             await asyncio.sleep(0)
             before = loop.time()
             self.assertFalse(await places.take(1.0))
@@ -1503,7 +1505,8 @@ class Concurrency(RegistryTestCase):
             places.give_back()
             self.assertEqual(places.free, 1)
 
-        self.run_virtual(main)
+        with mock.patch.object(attempt, "MAX_WAITING", 100):
+            self.run_virtual(main)
 
     def test_safety_is_a_truth_value_or_a_test_and_doubt_means_no(self) -> None:
         """Unknown tools, invalid arguments, tests that raise or say something else: unsafe."""
@@ -1571,18 +1574,18 @@ class OneSource(RegistryTestCase):
         Claims: T6-004, T6-043.
         """
         handed_over = []
-        for path in sorted((TOP / "chapter10").rglob("*.py")):
-            if "tests" in path.parts:
+        for source in python_files():
+            if source.name.split(".")[0] == "tests":
                 continue
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            for node in nodes(source.tree):
                 if not isinstance(node, ast.Call):
                     continue
                 self.assertFalse(
-                    isinstance(node.func, ast.Attribute) and node.func.attr == "handler", (path, node.lineno)
+                    isinstance(node.func, ast.Attribute) and node.func.attr == "handler", (source.path, node.lineno)
                 )
                 name = node.func.id if isinstance(node.func, ast.Name) else ""
                 if name == "run" and any(isinstance(one, ast.Attribute) and one.attr == "handler" for one in node.args):
-                    handed_over.append(path.name)
+                    handed_over.append(source.path.name)
         self.assertEqual(handed_over, ["registry.py"])
 
     def test_the_baseline_of_search_read_and_finish_is_the_same(self) -> None:
