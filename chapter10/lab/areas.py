@@ -95,6 +95,6 @@ def edit(group: str, old: str, new: str, zh: str, en: str) -> tuple[str, Text]:
     file = f"{_SCENES}/{group}.py"
     old, new = (part.replace("{", "{{").replace("}", "}}") for part in (old, new))  # a Text has placeholders
     return f"{_RUN} {group} --predict", Text(
-        f"先在 {file} 里把 {old} 改成 {new}（之后改回来）。\n{zh}",
-        f"Before that, in {file}, put {new} in place of {old} (and back afterwards).\n{en}",
+        f"先改 {file} 里的一处，之后改回来：\n    {old}\n -> {new}\n{zh}",
+        f"Before that, change one place in {file}, and change it back afterwards:\n    {old}\n -> {new}\n{en}",
     )

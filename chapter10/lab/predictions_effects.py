@@ -27,7 +27,8 @@ _I4: Final = ("幂等与中断文档", "the document on idempotency and interrup
 _C10: Final = ("本章", "the chapter")
 
 _RECEIPT: Final = ("在清楚的事务边界内，只产生一份回执", "One receipt within a clear transaction")
-_DEFINED: Final = ("二、形式化：幂等性、超时取消、exactly-once", "2 Definitions")
+_EXERCISES: Final = ("分层练习与参考答案", "Exercises and answers")
+_PROCESSES: Final = ("八、跨进程的中断传播", "8 Interrupts across processes")
 _KEY: Final = ("五、幂等键的工程设计", "5 Designing the key")
 _OUTBOX: Final = ("六、exactly-once 的工程妥协", "6 The outbox")
 
@@ -69,7 +70,7 @@ _ALL: Final = (
                     "同键同参数是重复，给回第一次的结果；同键不同参数是写错了，不能猜。\n"
                     "当成重复，alice 会以为付了 2000；当成新的，键就白带了。",
                     "Same key and arguments is a repetition; the same key with others is a mistake, and not\n"
-                    "to be guessed. As a repetition alice would believe 2000 paid; as a new one it would have no use.",
+                    "to be guessed. As a repetition alice would believe 2000 paid; as a new one the key is useless.",
                 ),
                 at(_I4, _KEY, "I4-035", "I4-045"),
                 IdempotencyStore.execute_once,
@@ -116,11 +117,11 @@ _ALL: Final = (
         "outbox",
         ("发件箱", "the outbox"),
         (
-            "订单和它的消息写在同一个事务里；之后由投递者发出去。\n"
+            "订单和它的消息写进同一个数据库；之后由投递者发出去。\n"
             "进程死在写完订单、还没写消息的时候。\n"
             "投递者死在发出之后、标记之前；另一个投递者接手。\n"
             "还有 100 条谁也不肯收的毒消息，排在 50 条好消息前面。",
-            "An order and its message are written in one transaction; a relay sends it later.\n"
+            "An order and its message go into the same database; a relay sends the message later.\n"
             "The process dies after the order and before the message.\n"
             "A relay dies after sending and before its mark; another one takes over.\n"
             "And 100 poison messages that nobody takes stand before 50 good ones.",
@@ -254,7 +255,7 @@ _ALL: Final = (
                     ),
                     (
                         ["idempotency_key", "status_query", "outbox_and_dedupe"],
-                        "再加上先查询的一种",
+                        "这两种，再加上先查询的一种",
                         "those, and the one that asks first",
                     ),
                 ),
@@ -264,7 +265,7 @@ _ALL: Final = (
                     "An outbox loses nothing but may repeat; only who receives can drop a repetition.\n"
                     "To ask first is not enough: when the network delivers twice, a question does not see it.",
                 ),
-                at(_I4, _DEFINED, "I4-010"),
+                at(_C10, _EXERCISES, "C10-310"),
                 Outbox.record,
                 "test_resilience_scenes.TheMailGroup.test_two_plans_leave_one_mail_after_every_fault",
                 also=("mails.6.fault", "mails.6.status_query", "mails.6.outbox_alone", "mails.6.outbox_and_dedupe"),
@@ -286,7 +287,7 @@ _ALL: Final = (
                     "A row that waits can be withdrawn; the job's final state stays, as the report is there.\n"
                     "Once it is sent there is only a correction: asked for three times, sent once.",
                 ),
-                at(_C10, _RECEIPT, "C10-241"),
+                at(_I4, _PROCESSES, "I4-094"),
                 Outbox.withdraw,
                 "test_outbox.OrderTest.test_a_pending_row_is_withdrawn_and_a_claimed_or_sent_one_is_not",
                 also=("job_when_withdrawn", "withdrawal_after_the_send", "mailbox_after_the_correction"),

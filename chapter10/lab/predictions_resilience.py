@@ -28,6 +28,7 @@ _I4: Final = ("幂等与中断文档", "the document on idempotency and interrup
 _C10: Final = ("本章", "the chapter")
 
 _CLOCKS: Final = ("三只钟，不要共用一个 timeout", "Three clocks")
+_LATE: Final = ("worker 消失了，旧 worker 又回来了", "A worker vanished and came back")
 _LAYERS: Final = ("重试之前，先问失败发生在哪里", "Before a retry: where did it fail")
 _CHAIN: Final = ("三、工具调用的超时传播", "3 Timeouts along the chain")
 _CANCEL: Final = ("四、取消的层次", "4 Layers of cancellation")
@@ -126,9 +127,9 @@ _ALL: Final = (
                     "That very moment counts as over; the right to write is gone, even if nobody came.\n"
                     "The job has not failed: another worker gets attempt 2 at the same moment.",
                 ),
-                at(_C10, _CLOCKS, "C10-185"),
+                at(_C10, _LATE, "C10-231"),
                 JobStore.finish,
-                "test_clocks.ClocksTestCase.test_no_code_is_called_timeout",
+                "test_jobs_worker.Fencing.test_after_the_lease_the_current_attempt_is_refused_as_well",
                 also=("lease.state_then", "lease.next_attempt"),
             ),
         ),
@@ -143,11 +144,11 @@ _ALL: Final = (
         "budget",
         ("时间预算", "a budget of time"),
         (
-            "总共 16 秒：12 秒答应给用户，4 秒留给补偿。\n"
+            "总共 16 秒，其中 12 秒是答应给用户的。\n"
             "搜索要 9 秒，中间等 0.5 秒，总结要 4.5 秒。\n"
             "做法一：搜索限 10 秒，总结限 5 秒。做法二：全链一个截止时间。\n"
             "另一条链：发货把 12 秒全用完了，这时要退款。",
-            "16 s in all: 12 s are promised to the user, 4 s are kept for compensation.\n"
+            "There are 16 s in all, of which 12 s are promised to the user.\n"
             "The search takes 9 s, then 0.5 s of waiting, and the summary takes 4.5 s.\n"
             "One way: 10 s for the search, 5 s for the summary. The other: one deadline for all.\n"
             "In another chain shipping uses up all 12 s, and then a refund is due.",
@@ -231,11 +232,11 @@ _ALL: Final = (
         ("中断", "interruption"),
         (
             "取消先写进数据库，再发消息；这一次消息丢了。\n"
-            "别处的 worker 每秒看一次数据库。\n"
+            "那项工作在别的进程里，那里没有收到任何消息。\n"
             "取消与完成赛跑；扣款完成之后要求退款，问了三次。\n"
             "一个循环要处理 1000 项，每 50 项看一眼有没有取消。",
             "A cancel is written to the database and then sent as a message, which is lost.\n"
-            "A worker elsewhere looks at the database once a second.\n"
+            "The work is in another process, which gets no message at all.\n"
             "A cancel races a result; after a charge a refund is asked for, three times.\n"
             "A loop has 1000 items and looks every 50 whether it is cancelled.",
         ),
@@ -413,11 +414,11 @@ _ALL: Final = (
         "breaker",
         ("熔断", "the circuit breaker"),
         (
-            "看最近一分钟：至少 10 次调用，并且一半以上失败，就断开。\n"
+            "熔断只看最近一分钟的调用，再早的不算。\n"
             "一个繁忙的依赖：1010 次调用里有 10 次失败。\n"
             "断开之后超过 30 秒，可以试探；这时 60 个调用者一起来。\n"
             "还有 100 次调用，全都因为用户取消而结束。",
-            "It looks at the last minute: from 10 calls on, it opens if half of them fail.\n"
+            "The breaker looks at the calls of the last minute, and at nothing before it.\n"
             "A busy dependency: 10 of 1010 calls fail.\n"
             "More than 30 s after it opened it may be probed, and 60 callers come at once.\n"
             "And there are 100 calls that all end because their users cancel.",
@@ -433,9 +434,11 @@ _ALL: Final = (
                     ("open", "断开：失败满 10 次了", "it opens: there are 10 failures"),
                 ),
                 (
-                    "百分之一是健康的。次数随流量增长，越忙越容易误断；比率才说明好坏。\n"
+                    "至少 10 次调用、而且一半失败，才断开；百分之一是健康的。\n"
+                    "次数随流量增长，越忙越容易误断；比率才说明好坏。\n"
                     "从不清零的计数器，在第 10 次失败时就会断开。",
-                    "One per cent is healthy. A count grows with the traffic; a rate tells good from bad.\n"
+                    "It takes at least 10 calls of which half fail; one per cent is healthy.\n"
+                    "A count grows with the traffic; a rate tells good from bad.\n"
                     "A counter that is never set back would have opened at the tenth failure.",
                 ),
                 at(_I4, _RETRY, "I4-079"),

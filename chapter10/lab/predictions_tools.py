@@ -87,7 +87,7 @@ _ALL: Final = (
                     "Types are those of JSON and not of Python: true is no integer there, but 3.0 is one.\n"
                     "isinstance(True, int) holds, so a check by it would let this argument through.",
                 ),
-                at(_T6, _RISKS, "T6-005"),
+                at(_T6, _ONE_FORM, "T6-022"),
                 Validator.validate,
                 "test_registry.Arguments.test_types_are_those_of_json",
                 also=("arguments.2.found", "arguments.1.arguments", "arguments.1.violations"),
@@ -109,7 +109,7 @@ _ALL: Final = (
                     "A default is a remark for people and no order. Checking judges and rewrites nothing:\n"
                     "the tool gets what the model wrote, and so does the log.",
                 ),
-                at(_T6, _RISKS, "T6-005"),
+                at(_T6, _MATRIX, "T6-035"),
                 compile_schema,
                 "test_schema.Keywords.test_no_default_is_filled_in",
             ),
@@ -222,9 +222,9 @@ _ALL: Final = (
                     "Found and loaded is not permitted: permission is looked at before every single call.\n"
                     "A new version of the tool does the same to a definition that was loaded before.",
                 ),
-                at(_T6, _ONE_FORM, "T6-020"),
+                at(_T6, _MATRIX, "T6-038"),
                 ToolRegistry.invoke,
-                "test_companion_experiments.TheRegistryGroup.test_what_is_found_runs_only_as_it_was_loaded",
+                "test_registry.Permission.test_without_the_permission_nothing_is_called",
                 also=("found_and_callable.changed", "found_and_callable.calls"),
             ),
         ),

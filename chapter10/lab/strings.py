@@ -85,7 +85,8 @@ TABLE: Final[Mapping[str, Text]] = {
     "predict.run": Text("现在运行。结果：", "Now it runs. The result:"),
     "predict.timeline": Text("发生了什么，按先后：", "What happened, in order:"),
     "predict.more": Text(
-        "另有 {count} 幅在 reports/companion-evidence.md。", "{count} more are in reports/companion-evidence.md."
+        "另有 {count} 幅没有画在这里，见 reports/companion-evidence.md。",
+        "Pictures that are left out: {count}. They are in reports/companion-evidence.md.",
     ),
     "predict.compare": Text("对照：", "Compare:"),
     "predict.guess": Text("你的猜测", "your guess"),

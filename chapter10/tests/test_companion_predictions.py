@@ -6,6 +6,7 @@ import functools
 import importlib
 import importlib.abc
 import importlib.util
+import io
 import re
 import sqlite3
 import sys
@@ -31,10 +32,10 @@ from chapter10.companions.schema import Violation, compile_schema
 from chapter10.evidence import Scene
 from chapter10.jobs import JobStore
 from chapter10.lab import areas
-from chapter10.lab.claims import read_claims
-from chapter10.lab.predict import Area, Question
+from chapter10.lab.claims import ids_in, read_claims
+from chapter10.lab.predict import Area, Question, predict
 from chapter10.lab.textio import text_lanes
-from chapter10.tests.support import TOP
+from chapter10.tests.support import TOP, FolderTestCase, run_python
 
 MAX_LINES_OF_A_PICTURE = 90
 """So many lines of events are left on the way from the questions to the answers."""
@@ -152,11 +153,16 @@ class _Text(importlib.abc.SourceLoader):
         return self._text.encode()
 
 
+def told(change: str) -> list[str]:
+    """The file, what stands there, and what to put there, as a reader is told in either language."""
+    found = re.search(r"(chapter10/[a-z/]+\.py).*\n    (.+)\n -> (.+)\n", change)
+    assert found is not None, change
+    return list(found.groups())
+
+
 def as_a_reader_edits(change: str) -> Any:
     """Do in a copy of the scene what the English sentence says; return the result of its run."""
-    told = re.search(r"in (\S+), put (.+) in place of (.+) \(and back afterwards\)", change)
-    assert told is not None, change
-    file, new, old = told.groups()
+    file, old, new = told(change)
     text = (TOP / file).read_text(encoding="utf-8")
     assert text.count(old) == 1, (file, old)
     spec = importlib.util.spec_from_loader("chapter10_edited_scene", _Text(text.replace(old, new)))
@@ -177,6 +183,12 @@ def run(group: str) -> tuple[dict[str, Any], Scene]:
 def letters(area: Area, result: Any) -> list[str]:
     """The truths of a run."""
     return [question.truth(result) for question in area.questions]
+
+
+def docstring_of(test: str) -> str:
+    """What a test says of itself, by `module.Class.name`."""
+    module, case, name = test.split(".")
+    return getattr(getattr(importlib.import_module(f"chapter10.tests.{module}"), case), name).__doc__ or ""
 
 
 def every_question() -> Iterator[tuple[str, Question]]:
@@ -245,7 +257,7 @@ class WhatIsSaid(unittest.TestCase):
             areas.area("x", ("题", "title"), ("一\n二", "one"), (), (), ("a", "b", "因", "why"))
 
     def test_the_place_is_where_the_claims_stand(self) -> None:
-        """The heading is that of every claim that is named, in both languages."""
+        """The heading is that of every claim that is named, in both languages; the test proves one, if it names any."""
         claims = read_claims()
         names = {
             "C8": ("工具编排文档", "the document on orchestration"),
@@ -260,6 +272,8 @@ class WhatIsSaid(unittest.TestCase):
                 (document,) = {claims[one].document for one in found}
                 (heading,) = {claims[one].section for one in found}
                 self.assertEqual(asked.section, areas.at(names[document], heading, *found))
+                proved = ids_in(docstring_of(asked.test))
+                self.assertTrue(not proved or set(proved) & set(found), (asked.test, proved))
 
     def test_the_change_can_be_made_and_shows(self) -> None:
         """What stands in the sentence stands once in the scene; put in place, the run is another one."""
@@ -268,15 +282,12 @@ class WhatIsSaid(unittest.TestCase):
                 command, why = area.change
                 self.assertEqual(command, f"python -m chapter10.companions.experiments --group {group} --predict")
                 self.assertNotEqual(as_a_reader_edits(why.in_language("en")), run(group)[0])
-                parts = re.search(r"put (.+) in place of (.+) \(and", why.in_language("en"))
-                assert parts is not None
-                for part in parts.groups():
-                    self.assertIn(part, why.in_language("zh"))
+                self.assertEqual(told(why.in_language("en")), told(why.in_language("zh")))
 
     def test_a_change_with_braces_is_said_as_it_is_written(self) -> None:
         """Braces of the code are no placeholders."""
         _, why = areas.edit("x", "{1}", '{"a": 2}', "试", "Try.")
-        self.assertIn('put {"a": 2} in place of {1}', why.in_language("en"))
+        self.assertEqual(told(why.in_language("en"))[1:], ["{1}", '{"a": 2}'])
 
     def test_the_pictures_that_are_shown_are_those_of_the_run(self) -> None:
         """Each title is that of one part, and all together leave room for the answers."""
@@ -287,6 +298,57 @@ class WhatIsSaid(unittest.TestCase):
                 shown = area.pictures or tuple(parts)
                 lines = sum(len(text_lanes(parts[title]).splitlines()) + 1 for title in shown)
                 self.assertLessEqual(lines, MAX_LINES_OF_A_PICTURE)
+
+
+def page(group: str, language: str, answers: list[str] | None) -> str:
+    """What a reader sees of a group; nobody can type."""
+    result, scene = run(group)
+    out = io.StringIO()
+    code = predict(AREAS[group], lambda: (result, scene.parts), language=language, answers=answers, out=out)
+    assert code == 0, code
+    return out.getvalue()
+
+
+class ThePage(FolderTestCase):
+    """What a reader sees."""
+
+    def test_every_group_compares_in_both_languages(self) -> None:
+        """A right guess is the same, any other one different; place, code and test stand below."""
+        for group, area in AREAS.items():
+            right = letters(area, run(group)[0])
+            wrong = ["b" if letter == "a" else "a" for letter in right]
+            for language, same, different in (("zh", "-> 相同", "-> 不同"), ("en", "-> same", "-> different")):
+                with self.subTest(group=group, language=language):
+                    text = page(group, language, right)
+                    self.assertEqual((text.count(same), text.count(different)), (len(right), 0))
+                    self.assertEqual(page(group, language, wrong).count(different), len(right))
+                    for asked in area.questions:
+                        self.assertIn(asked.test, text)
+                        self.assertIn(asked.section.split(" / ")[language == "en"], text)
+
+    def test_only_the_pictures_that_answer_are_drawn(self) -> None:
+        """How many are left out is said, and where they are; a group with few shows all."""
+        text = page("breaker", "en", None)
+        self.assertIn("-- one probe", text)
+        self.assertNotIn("-- late verdicts", text)
+        self.assertIn("Pictures that are left out: 2.", text)
+        self.assertNotIn("left out", page("clocks", "en", None))
+
+    def test_a_long_table_is_told_by_its_columns(self) -> None:
+        """Half a row of JSON tells a reader nothing."""
+        text = page("budget", "en", None)
+        self.assertIn("2 x {rule, search, summarize, ended_at_ms, left_for_compensation_ms}", text)
+        self.assertIn("promised_ms = 12000", text)
+
+    def test_a_program_without_a_terminal_ends_with_0(self) -> None:
+        """Nothing is asked, nothing is kept, and any console can show it."""
+        child = run_python(
+            ["-m", "chapter10.companions.experiments", "--group", "schema", "--predict"],
+            environment={"PYTHONIOENCODING": "ascii", "CHAPTER10_WORK": str(self.folder), "CHAPTER10_LANG": "zh"},
+        )
+        self.assertEqual((child.returncode, child.stderr), (0, ""))
+        self.assertIn("default_filled_in", child.stdout)
+        self.assertEqual(list(self.folder.iterdir()), [])
 
 
 if __name__ == "__main__":
