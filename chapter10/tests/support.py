@@ -10,12 +10,17 @@ import tempfile
 import unittest
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
 TOP = Path(__file__).resolve().parents[2]
 """The folder that contains `chapter10`; every documented command runs from here."""
 
 CHILD_SECONDS = 120
 """How long a child process may take before the test fails instead of hanging."""
+
+
+ALONE: Final = ("-S",)
+"""Options of a child: without `site`, so that nothing which this machine has installed is there to be imported."""
 
 
 class FolderTestCase(unittest.TestCase):
@@ -62,7 +67,7 @@ def run_python(
 ) -> subprocess.CompletedProcess[str]:
     """Run this Python with `arguments` (such as `["-m", "chapter10.quickstart"]`) and return what it said."""
     return subprocess.run(
-        [sys.executable, *arguments],
+        [sys.executable, *ALONE, *arguments],
         cwd=cwd,
         env=child_environment(environment),
         input=text,
@@ -79,7 +84,7 @@ def start_python(
 ) -> subprocess.Popen[str]:
     """Start this Python in the background, its standard streams as text pipes."""
     return subprocess.Popen(
-        [sys.executable, *arguments],
+        [sys.executable, *ALONE, *arguments],
         cwd=cwd,
         env=child_environment(environment),
         stdin=subprocess.PIPE,
