@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
+import tempfile
 import unittest
 from pathlib import Path
 from typing import Any
@@ -460,6 +461,14 @@ class OtherTypes(unittest.TestCase):
             self.assertEqual(caught.exception.code, "unreadable_file")
             with self.assertRaises(SalesError):
                 export_arguments("2026-08", wrong)  # type: ignore[arg-type]
+
+    def test_the_number_of_an_open_file_is_not_read_and_not_closed(self) -> None:
+        """Its owner goes on with it."""
+        with tempfile.TemporaryFile() as file:
+            file.write(b"x")
+            with self.assertRaises(SalesError):
+                take_snapshot(file.fileno())  # type: ignore[arg-type]
+            self.assertEqual((file.seek(0), file.read()), (0, b"x"))
 
     def test_a_limit_is_a_whole_number_from_one(self) -> None:
         """-1 would never be reached, and every table that can be removed would be."""

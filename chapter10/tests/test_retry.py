@@ -1134,6 +1134,17 @@ class KnownWrongTwins(RetryTestCase):
         check(lambda connect, read: connect_then_read(Attempt(1, None, RetryPolicy()), connect, read))
 
 
+class Flags(unittest.TestCase):
+    """What is neither True nor False."""
+
+    def test_a_new_chain_is_true_or_false(self) -> None:
+        """Anything else is refused before anything is called."""
+        flags: list[Any] = [1, 0, None, "yes", []]
+        for wrong in flags:
+            with self.subTest(wrong=wrong), self.assertRaises(RetryError):
+                asyncio.run(retry(Script("x"), effect="read", new_chain=wrong))
+
+
 class TheAnswer(unittest.TestCase):
     """`answer_within` by itself."""
 

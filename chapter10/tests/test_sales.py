@@ -301,14 +301,16 @@ class OtherTypes(SalesTestCase):
     def test_extra_columns_are_a_list_of_names(self) -> None:
         """One text would be taken for its letters."""
         for wrong in (None, 5, "day", [1], ["day", None], {"day"}):
-            with self.subTest(wrong=wrong), self.assertRaises(ValueError):
+            with self.subTest(wrong=wrong), self.assertRaises(ValueError) as caught:
                 SalesFile(self.folder / "none.csv", wrong)  # type: ignore[arg-type]
+            self.assertNotIsInstance(caught.exception, SalesError)  # which is what the missing file would be
 
     def test_progress_can_be_called(self) -> None:
         """Anything else is refused at once, and not after a hundredth of the file."""
         for wrong in (1, "x", [print]):
-            with self.subTest(wrong=wrong), self.assertRaises(ValueError):
+            with self.subTest(wrong=wrong), self.assertRaises(ValueError) as caught:
                 summarize(self.folder / "none.csv", "2026-08", wrong)  # type: ignore[arg-type]
+            self.assertNotIsInstance(caught.exception, SalesError)
 
 
 if __name__ == "__main__":
