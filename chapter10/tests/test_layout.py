@@ -93,6 +93,7 @@ FLOORS: Final[dict[int, tuple[str, ...]]] = {
         "companions.relay",
         "companions.tool_list",
         "companions.worker",
+        "lab.benchmarks.instrument",
         "lab.model",
         "lab.predict",
         "lab.world",
@@ -131,6 +132,12 @@ FLOORS: Final[dict[int, tuple[str, ...]]] = {
         "companions.scenes.schema",
         "companions.scenes.turn",
         "lab.claims",
+        "lab.benchmarks.contention",
+        "lab.benchmarks.json_form",
+        "lab.benchmarks.outbox_area",
+        "lab.benchmarks.reads_area",
+        "lab.benchmarks.search_area",
+        "lab.benchmarks.tools_area",
         "lab.predictions_effects",
         "lab.predictions_resilience",
         "lab.predictions_tools",
@@ -145,6 +152,7 @@ FLOORS: Final[dict[int, tuple[str, ...]]] = {
     6: (
         "quickstart",
         "companions.experiments",
+        "lab.benchmarks.jobs_area",
         "lab.chaos",
         "lab.claim_map",
         "lab.doctor",
@@ -159,11 +167,11 @@ FLOORS: Final[dict[int, tuple[str, ...]]] = {
         "lab.fuzz",
         "lab.mutants",
     ),
-    7: ("lab.exercises.judge", "lab.proofs"),
+    7: ("lab.benchmark", "lab.exercises.judge", "lab.proofs"),
 }
 """A module imports only from a strictly lower floor; siblings on one floor meet through a parameter."""
 
-MARKERS: Final = ("", "companions", "companions.scenes", "lab", "lab.exercises", "lab.exercises.checks")
+MARKERS: Final = ("", "companions", "companions.scenes", "lab", "lab.benchmarks", "lab.exercises", "lab.exercises.checks")
 """Packages whose `__init__` is a docstring (the root adds the version guard): nothing is re-exported."""
 
 REEXPORTS: Final[dict[str, frozenset[str]]] = {

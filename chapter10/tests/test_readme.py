@@ -39,6 +39,7 @@ GUIDE: Final = TOP / "docs" / "experiments.md"
 NOT_RUN: Final[dict[str, str]] = {
     "python -m unittest discover -s chapter10/tests -v": "it is what runs this test",
     "python -m chapter10.lab.two_terminals": "test_chaos plays it",
+    "python -m chapter10.lab.benchmark --quick": "test_benchmark runs it and reads its figures",
     "python -m chapter10.lab.explore": "test_explore walks through the same world; .ci/run runs it",
     "python -m chapter10.experiments --write": "test_environment writes them in a copy of the tree",
     "python -m chapter10.lab.chaos --seconds 10 --workers 3 --seed 1": "test_chaos makes a shorter run",
@@ -51,6 +52,7 @@ NOT_ON_THE_MAP: Final[dict[str, str]] = {
     "companions": "linked above its table",
     "companions.scenes": "linked in the row of its groups",
     "lab": "linked above its table",
+    "lab.benchmarks": "linked in the row of its areas",
     "lab.exercises": "linked in the row of its command",
     "lab.exercises.checks": "linked in the row of its command",
 }

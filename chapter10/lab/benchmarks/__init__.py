@@ -1,0 +1,1 @@
+"""What the benchmark measures, one area a file, and the instrument that all of them use."""

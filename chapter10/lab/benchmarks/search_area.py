@@ -1,0 +1,279 @@
+"""Area `search`: top 10 of three words with a permission filter, beside the bare operation on prebuilt postings.
+
+The bare operation exists twice, and the faster one at each size is the limit: Python integers with a bit for
+each tool (one integer a binary digit of the score, the lowest bits are the first names), and sets of numbers
+that are counted. Neither checks its input, resolves grants or makes cards; both give the same scores and
+names as the catalog, which is checked before anything is measured. The naive scan looks at each tool.
+
+A *common* word is that of a third of all tools, a *rare* one of five.
+Source: claims C10-035 to C10-040.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from heapq import nsmallest
+from typing import Any, Final
+
+from chapter10.catalog import FIXTURE_GRANTS, Catalog, Tool, fixture_tools
+from chapter10.lab.benchmarks.instrument import Finding, Growth, Plan, Table, compare, peak_bytes, ready
+
+__all__ = ["BarePostings", "make_tools", "measure", "naive"]
+
+_GRANTS: Final = frozenset({"read:a", "read:b"})
+_QUERY: Final = ("common0", "common1", "common2")
+_RARE: Final = ("rare0", "absent")
+_LIMIT: Final = 10
+_MICROSECONDS: Final = 10.0
+"""What a search in the chapter's 300 tools may take."""
+
+
+def make_tools(count: int) -> list[Tool]:
+    """Return `count` tools: three common words each had by a third, a rare one by five, one of its own each."""
+    return [Tool(*fields, "read") for fields in _fields(count)]
+
+
+def _fields(count: int) -> Iterator[tuple[str, str, tuple[str, ...], str]]:
+    for number in range(count):
+        words = [f"common{place}" for place in range(3) if (number * 7919 + place * 104729) % 9 < 3]
+        words += [f"own{number}"] + (["rare0"] if number % (count // 5) == 0 else [])
+        permission = f"read:{'abc'[number % 3]}"
+        yield f"tool.{number:06}", f"Tool number {number}; reads.", tuple(words), permission
+
+
+class BarePostings:
+    """Prebuilt postings of a catalog in the order of names, as integers and as sets."""
+
+    def __init__(self, tools: list[Tool], grants: frozenset[str]) -> None:
+        self.tools = sorted(tools, key=lambda tool: tool.name)
+        self.sets: defaultdict[str, set[int]] = defaultdict(set)
+        for number, tool in enumerate(self.tools):
+            for word in tool.keywords:
+                self.sets[word].add(number)
+        self.visible = {n for n, tool in enumerate(self.tools) if tool.permission in grants}
+        self.visible_bits = _bits(self.visible)
+        self.bits = {word: _bits(numbers) for word, numbers in self.sets.items() if 10 * len(numbers) > len(tools)}
+
+    def by_integers(self, words: tuple[str, ...], limit: int) -> list[tuple[int, Tool]]:
+        """Return the best by `&`, `|` and `^` on whole integers; for three words."""
+        a, b, c = (self.bits[word] & self.visible_bits for word in words)
+        three = a & b & c
+        found = self._lowest(three, 3, limit, [])
+        if len(found) < limit:
+            found = self._lowest((a & b | a & c | b & c) ^ three, 2, limit, found)
+        if len(found) < limit:
+            found = self._lowest((a ^ b ^ c) & ~three, 1, limit, found)
+        return found
+
+    def by_sets(self, words: tuple[str, ...], limit: int) -> list[tuple[int, Tool]]:
+        """Return the best by counting how often each visible number occurs."""
+        counts: Counter[int] = Counter()
+        for word in words:
+            counts.update(self.sets.get(word, set()) & self.visible)
+        best = nsmallest(limit, counts.items(), key=lambda pair: (-pair[1], pair[0]))
+        return [(score, self.tools[number]) for number, score in best]
+
+    def _lowest(self, bits: int, score: int, limit: int, found: list[tuple[int, Tool]]) -> list[tuple[int, Tool]]:
+        # The first bytes that are not zero hold the lowest bits; they are rarely far away.
+        width = 64
+        while bits and len(found) < limit:
+            low = bits & ((1 << width) - 1)
+            while low and len(found) < limit:
+                lowest = low & -low
+                found.append((score, self.tools[lowest.bit_length() - 1]))
+                low ^= lowest
+            if len(found) < limit:
+                if width >= bits.bit_length():
+                    break
+                bits = bits >> width << width
+                width *= 8
+        return found
+
+
+def naive(tools: list[Tool], words: tuple[str, ...], grants: frozenset[str], limit: int) -> list[tuple[int, Tool]]:
+    """Return the best by looking at every tool."""
+    wanted = set(words)
+    scored = [(len(wanted.intersection(tool.keywords)), tool) for tool in tools if tool.permission in grants]
+    found = sorted((pair for pair in scored if pair[0]), key=lambda pair: (-pair[0], pair[1].name))
+    return found[:limit]
+
+
+def measure(plan: Plan) -> Iterator[Finding]:
+    """Yield the chapter's catalog in microseconds, then every ratio at three sizes, then building and changing."""
+    yield _fixture(plan)
+    sizes = plan.pick((300, 1000, 3000), (300, 10_000, 100_000))
+    common: list[float] = []
+    rare: list[float] = []
+    for size in sizes:
+        plan.report(f"search: {size:,} tools")
+        for finding, costs in _at_size(plan, size, size == sizes[-1]):
+            yield finding
+            costs_of = {"common": common, "rare": rare}
+            for name, cost in costs.items():
+                costs_of[name].append(cost)
+    yield Growth("three common words", sizes, tuple(common))
+    yield Growth("a rare word", sizes, tuple(rare), most=1.3)
+    yield from _building(plan, sizes)
+
+
+def _fixture(plan: Plan) -> Finding:
+    catalog = Catalog(fixture_tools())
+    queries = {
+        "one word": "查询",
+        "two words": "订单 状态",
+        "the chapter's three": "查询 订单 状态",
+        "seven words": "查询 订单 状态 物流 报表 导出 归档",
+        "one that all have": "归档 历史",
+        "none": "天气",
+        "one, limit 100": "归档",
+    }
+    rows: list[dict[str, int | float | str]] = []
+    count = plan.pick(50, 2000)
+    for name, query in queries.items():
+        limit = 100 if name.endswith("100") else 3
+        run = _searches(catalog, query, FIXTURE_GRANTS, limit, count)
+        found = compare(name, ready(run), ready(lambda: None), count=count, repeats=plan.pick(5, 15))
+        rows.append({"query": name, "us": found.ours.median * 1e6, "best us": found.ours.low * 1e6})
+    reached = all(row["us"] <= _MICROSECONDS for row in rows if "limit" not in str(row["query"]))  # type: ignore[operator]
+    verdict = f"at most {_MICROSECONDS:g} us with limit 3: {'reached' if reached else 'missed'}"
+    return Table("the chapter's 300 tools", tuple(rows), verdict)
+
+
+def _at_size(plan: Plan, size: int, largest: bool) -> Iterator[tuple[Finding, dict[str, float]]]:
+    tools = make_tools(size)
+    catalog, bare = Catalog(tools), BarePostings(tools, _GRANTS)
+    query = " ".join(_QUERY)
+    cards = [(card["score"], card["name"]) for card in catalog.search(query, _GRANTS, _LIMIT)]
+    for other in (
+        bare.by_integers(_QUERY, _LIMIT),
+        bare.by_sets(_QUERY, _LIMIT),
+        naive(tools, _QUERY, _GRANTS, _LIMIT),
+    ):
+        assert cards == [(score, tool.name) for score, tool in other]
+    count, repeats = max(1, plan.pick(1000, 200_000) // size), plan.pick(5, 15)
+    ours = ready(_searches(catalog, query, _GRANTS, _LIMIT, count))
+    ways = {
+        "integers": ready(_repeated(lambda: bare.by_integers(_QUERY, _LIMIT), count)),
+        "sets": ready(_repeated(lambda: bare.by_sets(_QUERY, _LIMIT), count)),
+    }
+    found = {
+        name: compare(f"{size:,} tools, beside bare {name}", ours, way, count=count, repeats=repeats, computes=True)
+        for name, way in ways.items()
+    }
+    best = min(found, key=lambda name: found[name].limit.median)
+    yield replace(found[best], target=1.3 if largest else None), {"common": found[best].ours.median}
+    few = max(1, count // 50)
+    scan = _repeated(lambda: naive(tools, _QUERY, _GRANTS, _LIMIT), few)
+    yield (
+        compare(
+            f"{size:,} tools, beside a scan of all",
+            ready(_searches(catalog, query, _GRANTS, _LIMIT, few * 20)),
+            ready(scan),
+            count=0,
+            counts=(few * 20, few),
+            repeats=plan.pick(3, 7),
+            target=500 if largest and not plan.quick else None,
+            computes=True,
+            beats=True,
+        ),
+        {},
+    )
+    word = _searches(catalog, " ".join(_RARE), _GRANTS, _LIMIT, plan.pick(100, 2000))
+    seldom = compare(
+        f"{size:,} tools, a rare word, beside bare sets",
+        ready(word),
+        ready(_repeated(lambda: bare.by_sets(_RARE, _LIMIT), plan.pick(100, 2000))),
+        count=plan.pick(100, 2000),
+        repeats=repeats,
+        computes=True,
+    )
+    yield seldom, {"rare": seldom.ours.median}
+
+
+def _building(plan: Plan, sizes: tuple[int, ...]) -> Iterator[Finding]:
+    costs, peaks = [], []
+    for size in sizes:
+        plan.report(f"search: building {size:,} tools")
+        fields = list(_fields(size))
+        found = compare(
+            f"making {size:,} tools and their catalog",
+            ready(partial(_made, fields)),
+            ready(partial(_by_hand, fields)),
+            count=size,
+            repeats=plan.pick(3, 7),
+            computes=True,
+            target=1.5 if size == sizes[-1] else None,
+        )
+        yield found
+        costs.append(found.ours.median * size)
+        peaks.append(peak_bytes(partial(_made, fields)))
+    yield Growth("making tools and catalog", sizes, tuple(costs), tuple(peaks))
+    yield _upgrades(plan, sizes)
+
+
+def _made(fields: list[tuple[str, str, tuple[str, ...], str]]) -> Catalog:
+    return Catalog([Tool(*each, effect="read") for each in fields])
+
+
+@dataclass(frozen=True, slots=True)
+class _Plain:
+    """A tool by hand: the same fields, unchecked."""
+
+    name: str
+    description: str
+    keywords: tuple[str, ...]
+    permission: str
+    effect: str
+    version: str = "1"
+
+
+def _by_hand(fields: list[tuple[str, str, tuple[str, ...], str]]) -> Any:
+    tools = [_Plain(*each, "read") for each in fields]
+    by_name = {tool.name: tool for tool in tools}
+    postings: defaultdict[str, set[int]] = defaultdict(set)
+    permissions: defaultdict[str, set[int]] = defaultdict(set)
+    for number, tool in enumerate(tools):
+        permissions[tool.permission].add(number)
+        for word in tool.keywords:
+            postings[word].add(number)
+    return by_name, postings, permissions
+
+
+def _upgrades(plan: Plan, sizes: tuple[int, ...]) -> Finding:
+    """Put a changed tool in the place of another, and search once after it."""
+    costs = []
+    for size in sizes:
+        catalog = Catalog(make_tools(size))
+        catalog.search(" ".join(_QUERY), _GRANTS)
+        name = f"tool.{size // 2:06}"
+        versions = [replace(catalog.tools[name], version=str(number)) for number in (1, 2)]
+        count = plan.pick(50, 1000)
+
+        def upgrade(catalog: Catalog = catalog, name: str = name, two: list[Tool] = versions, n: int = count) -> None:
+            for number in range(n):
+                catalog.tools[name] = two[number % 2]
+
+        costs.append(compare("", ready(upgrade), ready(lambda: None), count=count, repeats=9).ours.median)
+    return Growth("upgrading one tool", sizes, tuple(costs), most=2.0)
+
+
+def _searches(catalog: Catalog, query: str, grants: frozenset[str], limit: int, count: int) -> Callable[[], None]:
+    return _repeated(lambda: catalog.search(query, grants, limit), count)
+
+
+def _repeated(call: Callable[[], object], count: int) -> Callable[[], None]:
+    def run() -> None:
+        for _ in range(count):
+            call()
+
+    return run
+
+
+def _bits(numbers: set[int]) -> int:
+    array = bytearray(max(numbers, default=0) // 8 + 1)
+    for number in numbers:
+        array[number >> 3] |= 1 << (number & 7)
+    return int.from_bytes(array, "little")
