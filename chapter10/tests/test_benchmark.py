@@ -27,10 +27,7 @@ from chapter10.tests.support import FolderTestCase, run_python, start_python
 
 class TheCommand(FolderTestCase):
     def test_a_quick_run_measures_every_area(self) -> None:
-        """It ends with 0, shows each area, leaves no file, and writes the figures as JSON.
-
-        Claims: C10-003.
-        """
+        """It ends with 0, shows each area, leaves no file, and writes the figures as JSON."""
         work, out = self.folder / "work", self.folder / "figures.json"
         work.mkdir()
         child = run_python(["-m", "chapter10.lab.benchmark", "--quick", "--folder", str(work), "--json", str(out)])
