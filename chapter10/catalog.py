@@ -28,6 +28,11 @@ Names are compared as they are: `search` and `Search` are two tools. A tool is f
 nothing else, so that a name typed as a query finds a tool only if the name is among them. Unicode forms
 are not unified: a keyword in another normal form is another keyword.
 
+What it costs: a search in the chapter's 300 tools takes less than ten microseconds, and in 100,000 twice the
+bare operation on their postings, a third of it the cards. Making a tool costs twice a plain record of the
+same fields, since every field is looked at; that, and nothing else, keeps building a catalog of 100,000 from
+1.5 times the work by hand (it is 1.7). An upgrade takes a third of a microsecond at any size.
+
 What it does not do: understand language (a query is words that somebody chose), authorize an object
 (whether *this* order may be read is for the service that has it), or make a check here and an effect
 elsewhere one atomic act. One thread at a time.
@@ -75,7 +80,7 @@ Effect = Literal["read", "write"]
 Grants = AbstractSet[str] | list[str] | tuple[str, ...]
 
 Kept = TypeVar("Kept")
-_STRINGS: Final = frozenset({str})
+_are_strings: Final = frozenset({str}).issuperset
 
 EFFECTS: Final = ("read", "write")
 BUDGET_BYTES: Final = 4096
@@ -138,10 +143,6 @@ class _Parameters:
             raise AttributeError("parameters")
         return cast("dict[str, Any]", json.loads(tool._parameters_text))
 
-    def __set__(self, tool: Tool, parameters: Mapping[str, Any] | None) -> None:
-        text = _RECORD_ID_TEXT if parameters is None else _parameters_text(parameters)
-        object.__setattr__(tool, "_parameters_text", text)
-
 
 class _Kept:
     """What a `Tool` keeps beside its fields. A cached one is unset until it is first asked for."""
@@ -188,7 +189,7 @@ class Tool(_Kept):
     ) -> None:
         if isinstance(keywords, list):
             keywords = tuple(keywords)
-        _check_fields(name, description, keywords, permission, effect, version)
+        joined = _check_fields(name, description, keywords, permission, effect, version)
         put = object.__setattr__
         put(self, "name", name)
         put(self, "description", description)
@@ -196,9 +197,8 @@ class Tool(_Kept):
         put(self, "permission", permission)
         put(self, "effect", effect)
         put(self, "version", version)
-        put(self, "parameters", parameters)
-        joined = "".join(keywords)  # most keywords are folded already, and then one tuple serves for both
-        folded = joined.casefold() == joined
+        put(self, "_parameters_text", _RECORD_ID_TEXT if parameters is None else _parameters_text(parameters))
+        folded = joined.casefold() == joined  # as a rule, and then one tuple serves for both
         put(self, "words", keywords if folded else tuple(map(str.casefold, keywords)))
 
     @property
@@ -492,7 +492,7 @@ def _check_query(query: str) -> set[str]:
 def _check_grants(grants: Grants) -> frozenset[str]:
     if not isinstance(grants, frozenset | set | list | tuple | AbstractSet) or len(grants) > MAX_GRANTS:
         _refuse("invalid_grants", "grants", f"not a set, list or tuple of at most {MAX_GRANTS} permissions")
-    if not set(map(type, grants)) <= _STRINGS:
+    if not _are_strings(map(type, grants)):
         _refuse("invalid_grants", "grants", "a permission is not a string")
     return grants if type(grants) is frozenset else frozenset(grants)
 
@@ -504,7 +504,8 @@ def _check_count(value: int, most: int | None, code: str, field: str) -> None:
 
 def _check_fields(
     name: str, description: str, keywords: tuple[str, ...], permission: str, effect: str, version: str
-) -> None:
+) -> str:
+    """Return the keywords in one text, for what else is asked of all of them."""
     if not (_is_label(name) and _is_label(permission) and _is_label(version)):
         labels = {"name": name, "permission": permission, "version": version}
         wrong = next(field for field, text in labels.items() if not _is_label(text))
@@ -513,13 +514,14 @@ def _check_fields(
         _refuse("invalid_tool", "description", f"not a text of at most {MAX_DESCRIPTION} characters")
     if type(effect) is not str or effect not in EFFECTS:
         _refuse("invalid_tool", "effect", "neither read nor write")
-    if type(keywords) is not tuple or len(keywords) > MAX_KEYWORDS or not set(map(type, keywords)) <= _STRINGS:
+    if type(keywords) is not tuple or len(keywords) > MAX_KEYWORDS or not _are_strings(map(type, keywords)):
         _refuse("invalid_tool", "keywords", f"not a tuple of at most {MAX_KEYWORDS} strings")
     joined = " ".join(keywords)
     if tuple(joined.split()) != keywords or not _is_unicode(joined):
         _refuse("invalid_tool", "keywords", "a keyword is empty, holds white space or a lone surrogate")
     if len(joined) > MAX_TEXT and max(map(len, keywords)) > MAX_TEXT:
         _refuse("invalid_tool", "keywords", f"a keyword has more than {MAX_TEXT} characters")
+    return joined
 
 
 def _is_label(text: object) -> bool:

@@ -221,17 +221,17 @@ class ToolIndex(Generic[ToolT]):
 
     def _best_by_bits(self, words: Iterable[str], grants: frozenset[str], limit: int) -> list[tuple[int, ToolT]]:
         visible = self._view(grants)
-        sets = self._words.bits(words, len(self._tools))
+        sets = [visible & bits for bits in self._words.bits(words, len(self._tools))]
         if not sets:
             return []
         # Most searches end here: enough tools have every word, and no score need be counted.
-        all_words = visible
+        all_words = sets[0]
         for bits in sets:
             all_words &= bits
         found = [(len(sets), tool) for tool in self._first(all_words, limit)] if all_words else []
         if len(found) == limit or len(sets) == 1:
             return found
-        for score, bits in _by_score(_bit_sliced_sum([visible & bits for bits in sets])):
+        for score, bits in _by_score(_bit_sliced_sum(sets)):
             if score < len(sets):
                 found += [(score, tool) for tool in self._first(bits, limit - len(found))]
                 if len(found) == limit:
@@ -240,9 +240,9 @@ class ToolIndex(Generic[ToolT]):
 
     def _first(self, bits: int, limit: int) -> list[ToolT]:
         """Return the first `limit` tools of `bits` by name."""
-        late = bits >> self._in_step
+        tools = self._tools
+        late = bits >> self._in_step if self._in_step < len(tools) else 0
         if not late:
-            tools = self._tools
             return [tool for number in _lowest(bits, limit) if (tool := tools[number]) is not None]
         numbers = [number for number in _lowest(bits, limit) if number < self._in_step]
         numbers += [self._in_step + number for number in _lowest(late, late.bit_length())]
@@ -345,14 +345,12 @@ def _bit_sliced_sum(sets: Iterable[int]) -> list[int]:
 
 def _by_score(digits: Sequence[int]) -> Iterator[tuple[int, int]]:
     """Yield (score, tools with that score as bits) from the highest score down to 1; none is empty."""
-    anyone = 0
-    for digit in digits:
-        anyone |= digit
-    pending = [(0, len(digits), anyone)] if anyone else []  # a stack: (score so far, digits not looked at yet, tools)
+    pending = [(0, len(digits), -1)]  # a stack: (score so far, digits not looked at yet, tools); -1 is all
     while pending:
         score, places, bits = pending.pop()
         if not places:
-            yield score, bits
+            if score:
+                yield score, bits
             continue
         have = bits & digits[places - 1]
         if bits != have:
