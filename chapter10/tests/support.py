@@ -23,6 +23,25 @@ ALONE: Final = ("-S",)
 """Options of a child: without `site`, so that nothing which this machine has installed is there to be imported."""
 
 
+MEMORY: Final = "/dev/shm"
+ROOM_BYTES: Final = 1 << 29
+
+
+def _temporary_folder() -> str | None:
+    """Where the tests put their files: in memory where there is such a place with room, or None for the usual one.
+
+    Most of what the stores do in a test is to wait for the disk. What a killed process has written is there
+    afterwards in memory as on a disk; what a power failure leaves is no question that a test can ask.
+    """
+    if os.environ.get("TMPDIR") or not os.path.isdir(MEMORY) or not os.access(MEMORY, os.W_OK | os.X_OK):
+        return None
+    return MEMORY if shutil.disk_usage(MEMORY).free > ROOM_BYTES else None
+
+
+if (_folder := _temporary_folder()) is not None:
+    tempfile.tempdir = _folder  # for what runs in this process; a child is told by its environment
+
+
 class FolderTestCase(unittest.TestCase):
     """A test with an empty folder of its own, `self.folder`, removed afterwards."""
 
@@ -54,6 +73,7 @@ def child_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return the environment of a child that imports this package from any working folder."""
     environment = dict(os.environ)
     environment["PYTHONPATH"] = str(TOP)
+    environment.setdefault("TMPDIR", tempfile.gettempdir())
     environment.update(extra or {})
     return environment
 

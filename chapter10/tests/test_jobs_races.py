@@ -16,18 +16,25 @@ from unittest import mock
 
 from chapter10.database import StoreError
 from chapter10.jobs import JobStore
+from chapter10.tests import job_racer
+from chapter10.tests.forked import start_main
 from chapter10.tests.job_checker import contents, violations
 from chapter10.tests.job_support import AUGUST, REPORT, WRITES, JobTestCase
-from chapter10.tests.support import FolderTestCase, start_python
+from chapter10.tests.support import FolderTestCase
 
 CONNECT: Final = sqlite3.connect
 
 
 class RaceTestCase(JobTestCase):
     def race(self, verb: str, racers: int, count: int = 0, *, starts: int = 1) -> list[Any]:
-        """Start so many processes, let them go at once (so many times), and return what each of them got."""
+        """Start so many processes, let them go at once (so many times), and return what each of them got.
+
+        The processes are forked where the system can, which spares each the start of an interpreter. No store is
+        open meanwhile: a fork would hand it on, and each racer opens its own.
+        """
+        self.store.close()
         children = [
-            start_python(["-m", "chapter10.tests.job_racer", verb, str(self.path), str(number), str(count)])
+            start_main(job_racer.main, "chapter10.tests.job_racer", [verb, str(self.path), str(number), str(count)])
             for number in range(racers)
         ]
         try:
@@ -50,6 +57,7 @@ class RaceTestCase(JobTestCase):
                 if child.poll() is None:
                     child.kill()
                     child.communicate()
+            self.store = self.open()
 
     def submit_all(self, count: int, owners: int = 1) -> None:
         for number in range(owners):
@@ -93,11 +101,9 @@ class Races(RaceTestCase):
 
     def test_twelve_processes_open_one_new_file_at_once(self) -> None:
         """One makes the tables, the others wait for it, and each can submit."""
-        self.store.close()
         self.path = self.folder / "new.db"
         answers = self.race("open", 12)
         self.assertEqual(list(range(1, 13)), sorted(answer[0] for answer in answers))
-        self.store = self.open()
         self.assertEqual([], violations(self.path, accepted=range(1, 13)))
 
     def test_the_capacity_holds_under_a_race(self) -> None:
