@@ -24,6 +24,7 @@ from collections import deque
 from typing import Final
 
 from chapter10.canonical import CodedError
+from chapter10.companions.arguments import Arguments
 
 __all__ = ["DECREASE", "DRIFT", "JUMP", "MAX_LIMIT", "MAX_WINDOW", "AdaptiveLimit", "LimitError", "quantile"]
 
@@ -44,6 +45,9 @@ class LimitError(CodedError, ValueError):
     def __init__(self, reason: str) -> None:
         super().__init__("bad_input")
         self.reason = reason
+
+
+_whole: Final = Arguments(LimitError).whole
 
 
 def quantile(values: list[float], share: float) -> float:
@@ -115,9 +119,3 @@ class AdaptiveLimit:
 
     def _tail(self) -> float:
         return quantile(list(self._latest), 0.99)
-
-
-def _whole(value: object, name: str, low: int, high: int) -> int:
-    if type(value) is not int or not low <= value <= high:
-        raise LimitError(f"{name} is not a whole number from {low} to {high}")
-    return value

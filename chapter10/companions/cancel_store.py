@@ -45,6 +45,7 @@ from types import TracebackType
 from typing import Any, Final, Literal, NamedTuple
 
 from chapter10.canonical import CanonicalError, CodedError, canonical
+from chapter10.companions.arguments import Arguments
 from chapter10.database import BUSY_SECONDS, Database
 
 __all__ = [
@@ -80,6 +81,9 @@ MAX_RESULT_BYTES: Final = 1024 * 1024
 """Bytes of the canonical form of a result."""
 MAX_LISTED: Final = 1000
 """The most rows that one call returns or names."""
+
+_MAX_WHOLE: Final = 2**63 - 1
+"""The largest number that SQLite holds."""
 
 APPLICATION_ID: Final = 0x43483143  # "CH1C"
 
@@ -137,6 +141,11 @@ class CancelStoreError(CodedError, ValueError):
     def __init__(self, code: str, reason: str | None = None) -> None:
         super().__init__(code)
         self.reason = reason
+
+
+_arguments: Final = Arguments(lambda reason: CancelStoreError("bad_input", reason), max_text=MAX_TEXT)
+_text: Final = _arguments.text
+_whole: Final = _arguments.whole
 
 
 class LostInvocation(CancelStoreError):
@@ -381,7 +390,7 @@ class CancelStore:
 
         None if it is cancelled (and it has stopped now) or over. Raises `CancelStoreError`, `LostInvocation`.
         """
-        return self._take(trace_id, span_id, epoch, _whole(fence, "fence"))
+        return self._take(trace_id, span_id, epoch, _whole(fence, "fence", 1, _MAX_WHOLE))
 
     def cancel_reason(self, trace_id: str, span_id: str | None = None, *, epoch: int | None = None) -> str | None:
         """Return why a span (or, with None, the trace) is cancelled, or None. Writes nothing: a worker's checkpoint.
@@ -478,8 +487,7 @@ class CancelStore:
         _check_epoch(epoch)
         if state is not None and (type(state) is not str or state not in STATES):
             raise CancelStoreError("bad_input", "not a state")
-        if _whole(limit, "limit") > MAX_LISTED:
-            raise CancelStoreError("bad_input", f"limit exceeds {MAX_LISTED}")
+        _whole(limit, "limit", 1, MAX_LISTED)
         run = self._epoch_seen(trace_id, epoch)
         where, values = (_AT, (trace_id, run)) if state is None else (f"{_AT} AND state = ?", (trace_id, run, state))
         rows = self._database.rows(
@@ -541,7 +549,7 @@ class CancelStore:
 
     def _held(self, trace_id: str, span_id: str, fence: int, epoch: int | None) -> Any:
         _check_address(trace_id, span_id, epoch)
-        _whole(fence, "fence")
+        _whole(fence, "fence", 1, _MAX_WHOLE)
         return self._database.write()
 
     def _stopped_or(
@@ -628,25 +636,7 @@ def _check_address(trace_id: object, span_id: object, epoch: object) -> None:
 
 def _check_epoch(epoch: object) -> None:
     if epoch is not None:
-        _whole(epoch, "epoch")
-
-
-def _text(value: object, name: str) -> str:
-    if type(value) is not str or not 1 <= len(value) <= MAX_TEXT:
-        raise CancelStoreError("bad_input", f"{name} is not a text of 1 to {MAX_TEXT} characters")
-    try:
-        value.encode("utf-8")
-    except UnicodeEncodeError:
-        raise CancelStoreError("bad_input", f"{name} holds a lone surrogate") from None
-    if "\0" in value:
-        raise CancelStoreError("bad_input", f"{name} holds a NUL")
-    return value
-
-
-def _whole(value: object, name: str) -> int:
-    if type(value) is not int or not 1 <= value < 2**63:
-        raise CancelStoreError("bad_input", f"{name} is not a whole number above 0")
-    return value
+        _whole(epoch, "epoch", 1, _MAX_WHOLE)
 
 
 def _json(value: object) -> str:

@@ -16,9 +16,10 @@ import random
 import sqlite3
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Literal, NoReturn
+from typing import Final, Literal
 
 from chapter10.canonical import CodedError, canonical, text_digest
+from chapter10.companions.arguments import Arguments
 
 __all__ = [
     "BATCH_LIMIT",
@@ -70,6 +71,17 @@ class OutboxError(CodedError, ValueError):
     def __init__(self, code: str, reason: str | None = None) -> None:
         super().__init__(code)
         self.reason = reason
+
+
+# What is let in by this module and those that keep its rows; what is not, is `bad_input`.
+_arguments: Final = Arguments(
+    lambda reason: OutboxError("bad_input", reason), max_text=MAX_TEXT, max_seconds=MAX_SECONDS
+)
+refuse: Final = _arguments.refuse
+text_of: Final = _arguments.text
+whole: Final = _arguments.whole
+number: Final = _arguments.number
+seconds: Final = _arguments.seconds
 
 
 class TransportDown(CodedError, RuntimeError):
@@ -153,43 +165,6 @@ def growing_delay(
 
 
 # What is let in ------------------------------------------------------------------------------
-
-
-def refuse(reason: str) -> NoReturn:
-    """Raise `OutboxError` (`bad_input`) with its reason."""
-    raise OutboxError("bad_input", reason)
-
-
-def text_of(value: object, name: str) -> str:
-    """Return a text of 1 to `MAX_TEXT` characters without NUL and lone surrogates, or refuse it by its name."""
-    if type(value) is not str or not 1 <= len(value) <= MAX_TEXT or "\0" in value:
-        refuse(f"{name} is not a text of 1 to {MAX_TEXT} characters without NUL")
-    try:
-        value.encode("utf-8")
-    except UnicodeEncodeError:
-        refuse(f"{name} holds a lone surrogate")
-    return value
-
-
-def whole(value: object, name: str, low: int, high: int) -> int:
-    """Return a whole number from `low` to `high`, or refuse it by its name."""
-    if type(value) is not int or not low <= value <= high:
-        refuse(f"{name} is not a whole number from {low} to {high}")
-    return value
-
-
-def number(value: object, name: str) -> float:
-    """Return a finite number of seconds below 2**40 either side of zero, or refuse it by its name."""
-    if (type(value) is not int and type(value) is not float) or not -(2.0**40) <= value <= 2.0**40:
-        refuse(f"{name} is not a number of seconds")
-    return value
-
-
-def seconds(value: object, name: str, low: float) -> float:
-    """Return seconds from `low` to `MAX_SECONDS`, or refuse them by their name."""
-    if not low <= number(value, name) <= MAX_SECONDS:
-        refuse(f"{name} is not from {low} to {MAX_SECONDS} seconds")
-    return float(number(value, name))
 
 
 def need_transaction(db: sqlite3.Connection) -> None:

@@ -42,6 +42,7 @@ from dataclasses import dataclass, field
 from typing import Final, Generic, Literal, NoReturn, Protocol, TypeVar
 
 from chapter10.canonical import CodedError
+from chapter10.companions.arguments import Arguments
 from chapter10.companions.tasks import own
 
 __all__ = [
@@ -116,6 +117,9 @@ class RetryError(CodedError, ValueError):
     def __init__(self, reason: str) -> None:
         super().__init__("bad_input")
         self.reason = reason
+
+
+_whole: Final = Arguments(RetryError).whole
 
 
 class ConnectFailed(CodedError, ConnectionError):
@@ -613,9 +617,3 @@ def _is_key(key: object) -> bool:
 def _put_back(buckets: list[TokenBucket]) -> None:
     for bucket in buckets:
         bucket.put_back()
-
-
-def _whole(value: object, name: str, low: int, high: int) -> int:
-    if type(value) is not int or not low <= value <= high:
-        raise RetryError(f"{name} is not a whole number from {low} to {high}")
-    return value

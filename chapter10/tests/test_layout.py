@@ -42,6 +42,7 @@ FLOORS: Final[dict[int, tuple[str, ...]]] = {
     1: (
         "database",
         "postings",
+        "companions.arguments",
         "companions.attempt",
         "companions.pattern",
         "companions.result_text",
@@ -171,7 +172,15 @@ FLOORS: Final[dict[int, tuple[str, ...]]] = {
 }
 """A module imports only from a strictly lower floor; siblings on one floor meet through a parameter."""
 
-MARKERS: Final = ("", "companions", "companions.scenes", "lab", "lab.benchmarks", "lab.exercises", "lab.exercises.checks")
+MARKERS: Final = (
+    "",
+    "companions",
+    "companions.scenes",
+    "lab",
+    "lab.benchmarks",
+    "lab.exercises",
+    "lab.exercises.checks",
+)
 """Packages whose `__init__` is a docstring (the root adds the version guard): nothing is re-exported."""
 
 REEXPORTS: Final[dict[str, frozenset[str]]] = {
