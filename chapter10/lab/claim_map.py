@@ -142,7 +142,7 @@ _LABELS: Final[Mapping[str, Text]] = {
     "proved": Text("由谁证明（逐个可运行）", "what proves it (run any of them)"),
     "broken": Text("拿掉它，看它怎样破", "take it out and see it break"),
     "reason": Text("为什么没有测试", "why no test names it"),
-    "unguarded": Text("为什么没有可拿掉的守卫", "why there is no guard to take out"),
+    "unguarded": Text("为什么没有可以拿掉的防护", "why there is no guard to take out"),
     "nothing": Text("[X] 没有测试，也没有理由", "[X] neither a test nor a reason"),
 }
 

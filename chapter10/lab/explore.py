@@ -46,10 +46,10 @@ REPORTS: Final = Path(__file__).resolve().parents[2] / "reports"
 PAGE: Final = "guards.md"
 
 _HEAD: Final = """\
-# 每个守卫为什么必要 / Why each guard is needed
+# 每道防护为什么必要 / Why each guard is needed
 
-作业库的每个写操作都先检查几个条件。这一页把条件逐个拿掉，让程序走遍一个小世界的所有历史，并给出最短的一段坏历史。
-没有反例的守卫要么多余，要么说明这个探索器太弱；测试要求每个守卫都有一个反例。
+作业库的每个写操作都先检查几个条件。这一页把条件逐个拿掉，让程序走遍一个小世界的所有历史，并给出最短的一段出错过程。
+没有反例的防护要么多余，要么说明这个探索器太弱；测试要求每道防护都有一个反例。
 
 Every verb of the job store checks conditions before it writes. Here each one is taken out in turn, from a
 copy of the code, and the explorer shows a shortest history in which a promise breaks. A guard without such
@@ -61,7 +61,7 @@ python -m chapter10.lab.explore --without {example}    one guard less
 python -m chapter10.lab.explore --write                           this page anew
 ```
 
-**有全部守卫时 / With every guard**: {states:,} states, {transitions:,} transitions, depth {depth},
+**防护齐全时 / With every guard**: {states:,} states, {transitions:,} transitions, depth {depth},
 {contents:,} contents of the store, {calls:,} calls of the real code; every promise held on every step.
 World: 1 job, 2 workers, 2 attempts, clock 0 to 5.
 

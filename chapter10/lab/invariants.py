@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from chapter10.jobs import FINAL_STATES, LIVE_STATES
-from chapter10.lab.world import STRANGER, Action, Content, Row, Step, World
+from chapter10.lab.world import NOTHING_SEEN, STRANGER, Action, Content, Row, Step, World
 
 __all__ = ["CODES", "INVARIANTS", "WAY_TO_END", "WORKER_VERBS", "Invariant", "Seen", "first_broken", "stuck"]
 
@@ -222,8 +222,8 @@ def _capacity(seen: Seen) -> str | None:
 
 def _others_unmoved(seen: Seen) -> str | None:
     action = seen.action
-    if action.actor == STRANGER and seen.step.answer != ("not_found",) * 4:
-        return f"somebody else's look at job {action.job_id} was answered with {seen.step.answer}"
+    if action.actor == STRANGER and seen.step.answer != NOTHING_SEEN:
+        return f"of job {action.job_id} somebody else got: {seen.step.answer}"
     if action.verb in ("submit", "submit another intent", "cancel"):
         for before, after in _pairs(seen):
             if before.owner != action.actor and before != after:

@@ -98,7 +98,7 @@ AREAS: Final[Mapping[str, Area]] = {
         title=Text("目录体积", "how much a request must show"),
         scene=(
             Text(
-                "系统注册了 300 个工具；其中只有退款工具要退款写权限。",
+                "系统注册了 300 个工具；其中只有退款工具需要退款写权限。",
                 "300 tools are registered; only the refund tool asks for refunds:write.",
             ),
             Text(
@@ -200,9 +200,9 @@ AREAS: Final[Mapping[str, Area]] = {
                 "查询“状态”：订单工具和物流工具各命中一个词。",
                 "The query 状态 hits one word of the order tool and one of the shipment tool.",
             ),
-            Text("预算先给得恰好够，再少给一个字节。", "The budget is exactly enough, then one byte less."),
+            Text("预算先是恰好够，然后少一个字节。", "The budget is exactly enough, then one byte less."),
             Text(
-                "定义加载之后，权限被清空；再执行，再重复一次。",
+                "定义加载之后，权限被清空；这时去执行，再重试一次。",
                 "After loading, the grants are emptied; then the tool is to run, twice.",
             ),
             Text(
@@ -223,7 +223,7 @@ AREAS: Final[Mapping[str, Area]] = {
                 truth=_tie,
                 shows=("ambiguous_query",),
                 reason=Text(
-                    "目录不替任何人决定平分。名字的次序只为可复现；该做的是澄清。",
+                    "平分时目录不替人做决定。按名字排序只是为了可复现；该做的是澄清。",
                     "The catalog decides no tie. The order by name is for repeatability; what is due is a question.",
                 ),
                 section="先过滤，再计算分数",
@@ -303,7 +303,7 @@ AREAS: Final[Mapping[str, Area]] = {
                 truth=_peak,
                 shows=("limit", "peak_in_flight"),
                 reason=Text(
-                    "只有两个 worker，从同一个迭代器取任务；不是创建三个任务再等。",
+                    "只有两个 worker，从同一个迭代器领取；不是先建三个任务再让它们排队。",
                     "Two workers take from one iterator; nobody makes three tasks and lets them wait.",
                 ),
                 section="用固定数量的 worker，而不是无限创建任务",
@@ -347,7 +347,7 @@ AREAS: Final[Mapping[str, Area]] = {
                 "A worker claims the job by its number at 1, over another connection.",
             ),
             Text(
-                "八月有三条销售记录；每数一条报告一次进度。",
+                "八月有三条销售记录；每处理一条，报告一次进度。",
                 "August has three sales; each one counted is one report of progress.",
             ),
             Text(
@@ -435,7 +435,7 @@ AREAS: Final[Mapping[str, Area]] = {
         title=Text("故障注入", "what still holds when things go wrong"),
         scene=(
             Text(
-                "作业 1：A 在时刻 1 领取，租约长度 2，然后没了消息。",
+                "作业 1：A 在时刻 1 领取，租约长度 2，之后再无消息。",
                 "Job 1: A claims at 1 with a lease of 2, and falls silent.",
             ),
             Text(
@@ -443,7 +443,7 @@ AREAS: Final[Mapping[str, Area]] = {
                 "B claims the same job at 3; A comes back at 4 and delivers.",
             ),
             Text("作业 1 成功之后，alice 请求取消它。", "After job 1 has succeeded, alice asks to cancel it."),
-            Text("作业 4：在时刻 2 失败，说好等 3 个单位再试。", "Job 4 fails at 2, to be tried again after 3."),
+            Text("作业 4：时刻 2 失败，要求等 3 个时间单位再重试。", "Job 4 fails at 2, to be tried again after 3."),
             Text(
                 "还有截止时间、越权读取、不可重试的失败。",
                 "And there are a deadline, a stranger, and a failure not worth a retry.",
@@ -454,19 +454,19 @@ AREAS: Final[Mapping[str, Area]] = {
             Question(
                 name="late",
                 ask=Text(
-                    "A 在 4 交付，B 在 3 已领取：谁的结果算数？",
+                    "B 已在时刻 3 领取，A 到时刻 4 才来交付：谁的结果算数？",
                     "A delivers at 4, B has claimed at 3: whose result counts?",
                 ),
                 options={
                     "a": Text("A 的：它先开始", "A's: it began first"),
                     "b": Text("只有 B 的；A 被拒绝", "only B's; A is refused"),
-                    "c": Text("两份都在", "both are there"),
+                    "c": Text("两份结果都在", "both are there"),
                 },
                 truth=_whose_result,
                 shows=("recovery_attempts", "expired_worker", "stale_worker", "recovered_receipts"),
                 reason=Text(
                     "每次领取都有新的尝试代次；交付时代次不是最新的，就是 stale_attempt。\n"
-                    "租约到期本身也已不许交付（expired_worker）。",
+                    "即使还没有人重新领取，租约到期后也不许交付（expired_worker）。",
                     "Each claim is a new attempt; a delivery by another than the newest is stale_attempt.\n"
                     "The end of the lease alone forbids it as well (expired_worker).",
                 ),
@@ -496,15 +496,17 @@ AREAS: Final[Mapping[str, Area]] = {
             ),
             Question(
                 name="retry",
-                ask=Text("在 2 失败、等 3：在 4 能领取吗？", "Failed at 2, wait 3: may it be claimed at 4?"),
+                ask=Text(
+                    "时刻 2 失败、要等 3 个单位：时刻 4 能领取吗？", "Failed at 2, wait 3: may it be claimed at 4?"
+                ),
                 options={
                     "a": Text("能，拿到新的代次", "yes, as a new attempt"),
-                    "b": Text("不能：要到 5", "no: not before 5"),
+                    "b": Text("不能：要到时刻 5", "no: not before 5"),
                 },
                 truth=_early_retry,
                 shows=("early_retry",),
                 reason=Text(
-                    "重试时刻写在行里，领取时检查；睡着等待的客户端拦不住别的 worker。",
+                    "最早重试时间写在作业这一行里，领取时检查；只让失败的那一方 sleep，拦不住别的 worker。",
                     "The moment is in the row and is looked at by the claim; a sleeping client would stop nobody else.",
                 ),
                 section="重试前先问：为什么失败，再试是否会改变事实",
@@ -515,7 +517,7 @@ AREAS: Final[Mapping[str, Area]] = {
         change=(
             f"{_RUN} failures --lease 3 --predict",
             Text(
-                "租约长一个单位：A 在 3 交付、B 在 3 领取，各得到什么？",
+                "租约加长一个单位：时刻 3 A 交付、B 领取，各得到什么？",
                 "A lease of 3: A delivers at 3 and B claims at 3. What does each get?",
             ),
         ),

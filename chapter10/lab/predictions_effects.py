@@ -26,10 +26,10 @@ __all__ = ["AREAS"]
 _I4: Final = ("幂等与中断文档", "the document on idempotency and interruption")
 _C10: Final = ("本章", "the chapter")
 
-_RECEIPT: Final = ("在清楚的事务边界内，只产生一份回执", "One receipt within a clear transaction")
+_RECEIPT: Final = ("一份回执为什么只能在明确的事务边界内成立", "One receipt within a clear transaction")
 _EXERCISES: Final = ("分层练习与参考答案", "Exercises and answers")
 _PROCESSES: Final = ("八、跨进程的中断传播", "8 Interrupts across processes")
-_KEY: Final = ("五、幂等键的工程设计", "5 Designing the key")
+_KEY: Final = ("五、幂等性设计", "5 Designing the key")
 _OUTBOX: Final = ("六、exactly-once 的工程妥协", "6 The outbox")
 
 

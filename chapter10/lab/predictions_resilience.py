@@ -27,11 +27,11 @@ __all__ = ["AREAS"]
 _I4: Final = ("幂等与中断文档", "the document on idempotency and interruption")
 _C10: Final = ("本章", "the chapter")
 
-_CLOCKS: Final = ("三只钟，不要共用一个 timeout", "Three clocks")
+_CLOCKS: Final = ("三只钟：我愿意等多久，这次能跑多久，整件事还剩多久", "Three clocks")
 _LATE: Final = ("worker 消失了，旧 worker 又回来了", "A worker vanished and came back")
-_LAYERS: Final = ("重试之前，先问失败发生在哪里", "Before a retry: where did it fail")
+_LAYERS: Final = ("重试前先问：为什么失败，再试是否会改变事实", "Before a retry: where did it fail")
 _CHAIN: Final = ("三、工具调用的超时传播", "3 Timeouts along the chain")
-_CANCEL: Final = ("四、取消的层次", "4 Layers of cancellation")
+_CANCEL: Final = ("四、取消语义的分层实现", "4 Layers of cancellation")
 _RETRY: Final = ("七、重试、超时、限流的三角权衡", "7 Retry, timeout, breaker")
 _PROCESSES: Final = ("八、跨进程的中断传播", "8 Interrupts across processes")
 

@@ -108,7 +108,7 @@ _FOOT: Final = """\
 <p>在自己的终端里猜 <span lang="en">Guess in your own terminal</span></p>
 <p><kbd>python -m chapter10.experiments --group failures --predict</kbd></p>
 <p><a href="tool-jobs-evidence.json">所有数值 / all figures</a> · <a href="tool-jobs-evidence.md">文字与 Mermaid /
-text and Mermaid</a> · <a href="guards.md">拿掉一个守卫 / one guard less</a> ·
+text and Mermaid</a> · <a href="guards.md">拿掉一道防护 / one guard less</a> ·
 <a href="claim-map.md">断言地图 / the claim map</a> · <a href="../README.zh-CN.md">README</a></p>
 </body>
 </html>

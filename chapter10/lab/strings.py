@@ -79,13 +79,13 @@ TABLE: Final[Mapping[str, Text]] = {
     "predict.choose": Text("你的猜测（{letters}；直接回车跳过）：", "Your guess ({letters}; an empty line skips it):"),
     "predict.unknown": Text("请输入其中一个字母：{letters}。", "Please type one of these letters: {letters}."),
     "predict.silent": Text(
-        "这里没有可以输入的终端：问题照印，猜测记作 -。可以用 --answers b,a 作答。",
-        "There is no terminal to type in: the questions are printed and the guesses are -. Answer with --answers b,a.",
+        "标准输入不是终端，不等待输入：问题照常列出，猜测记作 -。请用 --answers b,a 作答。",
+        "Standard input is no terminal, so nothing is read: the guesses are -. Answer with --answers b,a.",
     ),
     "predict.run": Text("现在运行。结果：", "Now it runs. The result:"),
-    "predict.timeline": Text("发生了什么，按先后：", "What happened, in order:"),
+    "predict.timeline": Text("按先后顺序，发生了什么：", "What happened, in order:"),
     "predict.more": Text(
-        "另有 {count} 幅没有画在这里，见 reports/companion-evidence.md。",
+        "另有 {count} 幅图没有列出，见 reports/companion-evidence.md。",
         "Pictures that are left out: {count}. They are in reports/companion-evidence.md.",
     ),
     "predict.compare": Text("对照：", "Compare:"),
@@ -100,9 +100,9 @@ TABLE: Final[Mapping[str, Text]] = {
     "predict.test": Text("测试", "test"),
     "predict.reason": Text("原因", "reason"),
     "predict.change": Text("现在改一处，先猜再运行：", "Now change one thing, guess, and run it:"),
-    "predict.saved": Text("猜测存在 {path}", "The guesses are in {path}"),
+    "predict.saved": Text("你的猜测已保存到 {path}", "The guesses are in {path}"),
     "predict.not_saved": Text(
-        "[!] 猜测没有存下来：{reason}。不影响运行。",
+        "[!] 猜测没有保存：{reason}。不影响运行。",
         "[!] The guesses were not saved: {reason}. The run is not affected.",
     ),
     # Doctor
@@ -152,31 +152,31 @@ TABLE: Final[Mapping[str, Text]] = {
     ),
     "exercises.started": Text("[OK] 你的文件：{path}", "[OK] your file: {path}"),
     "exercises.is_there": Text(
-        "[OK] 文件已经在那里，没有改动它：{path}", "[OK] your file is there already and was left as it is: {path}"
+        "[OK] 文件已经存在，原样保留：{path}", "[OK] your file is there already and was left as it is: {path}"
     ),
     "exercises.reset": Text("[OK] 重新开始：{path}", "[OK] back at the start: {path}"),
-    "exercises.kept": Text("原来的文件存在：{path}", "what you had is in: {path}"),
+    "exercises.kept": Text("原来的文件已保存为：{path}", "what you had is in: {path}"),
     "exercises.next": Text("下一步：", "Next:"),
     "exercises.edit": Text("用编辑器写完这个文件，然后：", "Finish that file in an editor, then:"),
     "exercises.all_pass": Text("[OK] 练习 {number} 通过。", "[OK] exercise {number} passes."),
     "exercises.all_written": Text(
-        "[OK] 每个标题都写了。请自己对照答案；这里不给文字打分。",
+        "[OK] 每个标题下都写了。请自己对照答案；程序不给文字打分。",
         "[OK] every heading is written. Compare with the answer yourself; no program judges prose.",
     ),
     "exercises.to_write": Text("[X] 还有 {count} 个标题没有写。", "[X] {count} headings are still to write."),
     "exercises.nothing_yet": Text("[ ] 练习 {number} 还没有开始。", "[ ] exercise {number} is not started."),
     "exercises.untouched": Text(
-        "文件在那里，但还没有写：{path}", "the file is there, with nothing written yet: {path}"
+        "文件已经建好，但还没有动笔：{path}", "the file is there, with nothing written yet: {path}"
     ),
     "exercises.called": Text("做了", "called"),
     "exercises.got": Text("得到", "got"),
     "exercises.expected": Text("应当", "expected"),
     "exercises.why": Text("原因", "why"),
     "exercises.claim": Text("依据", "claim"),
-    "exercises.lanes": Text("最短的一个这样的次序：", "The shortest order of this kind:"),
+    "exercises.lanes": Text("会出错的次序中最短的一个：", "The shortest order of this kind:"),
     "exercises.printed": Text("你的文件打印了：", "Your file printed:"),
     "exercises.timeout": Text(
-        "{seconds} 秒还没有结束，已经停下。多半是一个不会结束的循环，或者在等不会来的东西。",
+        "{seconds} 秒后还没有结束，已被终止。多半是死循环，或者在等永远不会来的东西。",
         "It had not ended after {seconds} seconds and was stopped: probably a loop without an end, or a wait in vain.",
     ),
     "exercises.ended": Text(

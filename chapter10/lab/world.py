@@ -29,7 +29,9 @@ from chapter10.canonical import CodedError
 __all__ = [
     "EMPTY",
     "JOB_COLUMNS",
+    "LOOKS",
     "MONTHS",
+    "NOTHING_SEEN",
     "OWNERS",
     "STRANGER",
     "TOTAL",
@@ -54,6 +56,10 @@ JOB_COLUMNS: Final = (
 OWNERS: Final = ("alice", "bob", "carol")
 WORKERS: Final = ("worker A", "worker B", "worker C")
 STRANGER: Final = "mallory"
+LOOKS: Final = ("get", "events", "result", "cancel")
+"""The caller's verbs that a stranger tries, one after the other."""
+NOTHING_SEEN: Final = ", ".join(f"{verb} not_found" for verb in LOOKS)
+"""What a stranger is told, whatever is there."""
 MONTHS: Final = ("2026-08", "2026-07")
 TOTAL: Final = 2
 """Units of work in each job, so that progress can rise once and fall back."""
@@ -267,14 +273,15 @@ class Bench:
         )
 
     def _look_and_cancel(self, action: Action) -> Any:
-        """Try each of the caller's verbs as somebody else; return what came of each."""
+        """Try each of `LOOKS` as somebody else; return in one line what came of each."""
         answers = []
-        for verb in (self._store.get, self._store.events, self._store.result, self._store.cancel):
+        for verb in LOOKS:
             try:
-                answers.append(repr(verb(action.actor, action.job_id)))
+                getattr(self._store, verb)(action.actor, action.job_id)
+                answers.append(f"{verb} answered")
             except CodedError as error:
-                answers.append(error.code)
-        return tuple(answers)
+                answers.append(f"{verb} {error.code}")
+        return ", ".join(answers)
 
     def _read(self) -> Content:
         columns = ", ".join(JOB_COLUMNS)

@@ -601,6 +601,16 @@ class Desk(FolderTestCase):
         self.say("reset", "7")
         self.assertTrue((self.work / "ex07.py").is_file())
 
+    def test_a_second_reset_writes_over_nothing(self) -> None:
+        """A pristine file is not worth a copy, and a later one gets a name of its own."""
+        self.put(EXERCISES[6], "mine\n")
+        self.say("reset", "6")
+        self.assertNotIn("old", self.say("reset", "6"))
+        self.put(EXERCISES[6], "again\n")
+        self.assertIn("ex06_old2.py", self.say("reset", "6"))
+        copies = [text_of(self.work / name) for name in ("ex06_old.py", "ex06_old2.py")]
+        self.assertEqual(copies, ["mine\n", "again\n"])
+
     def test_not_started_is_exit_code_2(self) -> None:
         """No file, and the pristine file also when git made its line ends others."""
         self.assertIn("start 9", self.say("check", "9", code=2))

@@ -368,7 +368,7 @@ class TheLoop(FolderTestCase):
     def test_without_a_terminal_the_questions_are_printed_and_the_run_goes_on(self) -> None:
         """Nothing blocks, and the page says what happened."""
         text = self.loop(None)
-        self.assertIn("There is no terminal", text)
+        self.assertIn("no terminal, so nothing is read", text)
         self.assertIn("1. en", text)
         self.assertEqual(text.count("-> no guess"), 2)
 

@@ -5,7 +5,7 @@
     python -m chapter10.lab.exercises check 6      looks at your file; one failure at a time
     python -m chapter10.lab.exercises hint 6       the first of three hints; `hint 6 2` is the second
     python -m chapter10.lab.exercises answer 6     one answer, once yours passes (or with --anyway)
-    python -m chapter10.lab.exercises reset 6      back to the pristine file; yours is kept beside it
+    python -m chapter10.lab.exercises reset 6      back to the pristine file; yours is kept beside it, each time
 
 What is shown as done is worked out anew each time from the files; nothing is remembered. A coding exercise
 is judged in a child process (`lab.exercises.judge`) that is cut off after `CHECK_SECONDS`. Prose is not
@@ -24,6 +24,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from itertools import chain, count
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -216,14 +217,14 @@ class _Desk:
 
     def reset(self, exercise: Exercise) -> int:
         path = self.path(exercise)
-        old = path.with_name(f"{path.stem}_old{path.suffix}")
-        had_one = path.exists()
-        if had_one:
-            os.replace(path, old)
+        kept = None
+        if path.exists() and not _is_pristine(exercise, path):
+            kept = _free_name(path)
+            os.replace(path, kept)
         save_text(path, read_text(exercise.stub))
         self.say("reset", path=path)
-        if had_one:
-            self.remark("kept", path=old)
+        if kept is not None:
+            self.remark("kept", path=kept)
         return EXIT_FINE
 
     def check(self, exercise: Exercise) -> int:
@@ -293,6 +294,19 @@ class _Desk:
                 return _EXIT[report.status]
         print(read_text(exercise.answer).rstrip("\n"))
         return EXIT_FINE
+
+
+def _is_pristine(exercise: Exercise, path: Path) -> bool:
+    try:
+        return read_text(path) == read_text(exercise.stub)
+    except ReadersFileError:
+        return False
+
+
+def _free_name(path: Path) -> Path:
+    """Return the first of `ex06_old.py`, `ex06_old2.py`, ... that no earlier reset has taken."""
+    names = (path.with_name(f"{path.stem}_old{number}{path.suffix}") for number in chain([""], count(2)))
+    return next(name for name in names if not name.exists())
 
 
 def main(arguments: Sequence[str] | None = None, *, seconds: float = CHECK_SECONDS) -> int:

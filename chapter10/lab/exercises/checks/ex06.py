@@ -76,7 +76,7 @@ def _definition(names: Names) -> None:
     )
     expect("the words 查询 发票 状态 that are not among the keywords", missing, [], why, _CLAIM)
     why = Text(
-        "它要有自己的权限；借用别人的权限，就谁能读订单谁就能看见发票。",
+        "它要有自己的权限；如果借用别人的，能读订单的人就都能看见发票。",
         "It needs a permission of its own, or whoever reads orders sees invoices.",
     )
     taken = tool.permission in {other.permission for other in fixture_tools()}
@@ -125,7 +125,7 @@ def _no_connector(names: Names) -> None:
         why = Text("写下你的判断：True 或 False。", "Write down what you think: True or False.")
         raise Failed("IS_A_CONNECTOR", answer, "True or False", why, _CLAIM)
     why = Text(
-        "定义只是数据：没有处理函数，没有服务合同，没有人会去查发票系统。能被发现不等于能被执行。",
+        "定义只是数据：没有处理函数，没有服务合同，也没有谁真的去查发票系统。能被发现不等于能被执行。",
         "A definition is data: no handler, no contract with a service, nobody who asks the invoice system.\n"
         "Being found is not being executable.",
     )
@@ -135,22 +135,24 @@ def _no_connector(names: Names) -> None:
 CHECKS: Final = (
     Check(
         "definition",
-        Text("定义是只读的，有自己的权限", "the definition is read-only and has its own permission"),
+        Text("定义是只读的，并有自己的权限", "the definition is read-only and has its own permission"),
         _definition,
     ),
     Check(
-        "found_accepts", Text("有权限可发现：测试接受真实的目录", "test_found accepts the real catalog"), _found_accepts
+        "found_accepts",
+        Text("有权限可发现：测试在真实目录上通过", "test_found accepts the real catalog"),
+        _found_accepts,
     ),
     Check(
         "found_catches",
-        Text("……并发现找不到工具的目录", "... and notices a catalog that finds nothing"),
+        Text("……也能识破找不到它的目录", "... and notices a catalog that finds nothing"),
         _found_catches,
     ),
     Check(
         "hidden_accepts",
-        Text("无权限不泄露：测试接受真实的目录", "test_hidden accepts the real catalog"),
+        Text("无权限不泄露：测试在真实目录上通过", "test_hidden accepts the real catalog"),
         _hidden_accepts,
     ),
-    Check("hidden_catches", Text("……并发现泄露名字的目录", "... and notices a catalog that leaks"), _hidden_catches),
-    Check("no_connector", Text("它是不是可执行的连接器", "whether it is an executable connector"), _no_connector),
+    Check("hidden_catches", Text("……也能识破泄露名字的目录", "... and notices a catalog that leaks"), _hidden_catches),
+    Check("no_connector", Text("判断它是不是可执行的连接器", "whether it is an executable connector"), _no_connector),
 )
