@@ -67,15 +67,15 @@ import re
 import sqlite3
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Final, NamedTuple, NoReturn
 
-from chapter10.canonical import CanonicalError, CodedError, canonical, text_digest
+from chapter10.canonical import CanonicalError, CodedError, canonical, is_unicode, text_digest
 from chapter10.database import BUSY_SECONDS, Database
 
 __all__ = [
     "APPLICATION_ID",
     "CLAIM_SCAN",
+    "DEADLINE_SECONDS",
     "FINAL_STATES",
     "LIVE_STATES",
     "MAX_ARGS_BYTES",
@@ -109,6 +109,8 @@ MAX_TIME: Final = 2.0**40
 """Seconds, either side of zero. Below it the sum of a time and a lease is exact enough to be later."""
 MIN_SECONDS: Final = 2.0**-10
 """The shortest lease and the shortest pause between two looks; still later than `MAX_TIME` when added."""
+DEADLINE_SECONDS: Final = 100
+"""From a submission to its deadline, where the caller names none."""
 MAX_ARGS_BYTES: Final = 64 * 1024
 """Bytes of the canonical form of the arguments of a job."""
 MAX_RESULT_BYTES: Final = 8 * 1024 * 1024
@@ -257,9 +259,11 @@ class _Job(NamedTuple):
         return self.state in FINAL_STATES
 
 
-_SELECT_JOB: Final = (
-    "SELECT id, state, attempt, max_attempts, deadline, ready_at, lease_until, done, total, error, owner FROM jobs"
-)
+_STATUS: Final = ("id", "state", "attempt", "done", "total", "error")
+"""What an owner sees of a job."""
+
+_SELECT_STATUS: Final = f"SELECT {', '.join(_STATUS)} FROM jobs"
+_SELECT_JOB: Final = f"SELECT {', '.join(_Job._fields)} FROM jobs"
 _INSERT_JOB: Final = (
     "INSERT INTO jobs (owner, action_key, intent, state, attempt, max_attempts, deadline, ready_at, done, total)"
     " VALUES (?, ?, ?, 'queued', 0, ?, ?, ?, 0, 0)"
@@ -323,9 +327,7 @@ class JobStore:
     def __enter__(self) -> JobStore:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -363,7 +365,7 @@ class JobStore:
         """Store an intent and return its job id; a known key returns the id that it has.
 
         `args`: a dict of JSON values as the tool's check wants it, `MAX_ARGS_BYTES` at most.
-        `deadline`: seconds on the same scale as `now`, 100 later by default. `max_attempts`: all
+        `deadline`: seconds on the same scale as `now`, `DEADLINE_SECONDS` later by default. `max_attempts`: all
         executions, the first included. `capacity`: the most jobs that are not final, and
         `owner_capacity` the most of this owner (None: no own limit).
 
@@ -418,7 +420,7 @@ class JobStore:
             raise JobError("invalid_submission", error.reason) from error.__cause__
         with self._database.write() as db:
             moment = _read(now, "invalid_submission")
-            end = moment + 100 if deadline is None else deadline
+            end = moment + DEADLINE_SECONDS if deadline is None else deadline
             ids, new = self._known(db, owner, prepared)
             if new:
                 self._admit(db, owner, len(new), moment, end, capacity, owner_capacity)
@@ -434,12 +436,11 @@ class JobStore:
         Source: claims C10-135 to C10-137, C10-155, C10-191.
         """
         row = self._database.row(
-            "SELECT id, state, attempt, done, total, error FROM jobs WHERE id = ? AND owner = ?",
-            (_job_id(job_id), _text(owner, "owner")),
+            f"{_SELECT_STATUS} WHERE id = ? AND owner = ?", (_job_id(job_id), _text(owner, "owner"))
         )
         if row is None:
             raise JobError("not_found")
-        return dict(zip(("id", "state", "attempt", "done", "total", "error"), row, strict=True))
+        return dict(zip(_STATUS, row, strict=True))
 
     def cancel(self, owner: str, job_id: int, *, now: Now | None = None) -> str:
         """Ask for a job to be stopped and return its state after the request.
@@ -521,12 +522,10 @@ class JobStore:
         if before is not None:
             _whole(before, "before", 0)
         rows = self._database.rows(
-            "SELECT id, state, attempt, done, total, error FROM jobs"
-            " WHERE owner = ? AND id < ? ORDER BY id DESC LIMIT ?",
+            f"{_SELECT_STATUS} WHERE owner = ? AND id < ? ORDER BY id DESC LIMIT ?",
             (_text(owner, "owner"), 2**63 - 1 if before is None else before, limit),
         )
-        names = ("id", "state", "attempt", "done", "total", "error")
-        return [dict(zip(names, row, strict=True)) for row in rows]
+        return [dict(zip(_STATUS, row, strict=True)) for row in rows]
 
     def wait(
         self,
@@ -540,9 +539,9 @@ class JobStore:
     ) -> dict[str, Any]:
         """Look at a job until it is final or `timeout` seconds of `clock` are over; return what `get` says.
 
-        Only the looking has a limit: the job does not learn of it (C10-190, C10-193). `sleep` is
-        called with `poll` seconds at most (a thousandth at least), so a final state is seen within
-        that time. A clock that stands still makes it wait for ever.
+        Only the looking has a limit: the job does not learn of it (C10-190, C10-193). `poll`: the
+        longest sleep between two looks, a thousandth of a second at least, so a final state is seen
+        within that time. A clock that stands still makes it wait for ever.
 
         Raises `JobError`: `not_found`, `bad_input`.
         """
@@ -848,7 +847,8 @@ class JobStore:
         new: dict[str, str] = {}
         for key, intent in prepared:
             row = db.execute(_SELECT_KEY, (owner, key)).fetchone()
-            if (new.setdefault(key, intent) if row is None else row[1]) != intent:
+            known = new.setdefault(key, intent) if row is None else row[1]
+            if known != intent:
                 raise JobError("key_conflict")
             if row is not None:
                 ids[key] = row[0]
@@ -991,19 +991,9 @@ def _refuse(reason: str, code: str = "bad_input") -> NoReturn:
 def _text(value: object, name: str) -> str:
     if type(value) is not str or not 1 <= len(value) <= MAX_TEXT:
         _refuse(f"{name} is not a text of 1 to {MAX_TEXT} characters")
-    if "\0" in value or not _is_unicode(value):
+    if "\0" in value or not is_unicode(value):
         _refuse(f"{name} holds a NUL or a lone surrogate")
     return value
-
-
-def _is_unicode(text: str) -> bool:
-    if text.isascii():
-        return True
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _whole(value: object, name: str, low: int, high: int = 2**63 - 1, code: str = "bad_input") -> int:
