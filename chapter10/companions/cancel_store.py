@@ -41,7 +41,6 @@ import sqlite3
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Final, Literal, NamedTuple
 
 from chapter10.canonical import CanonicalError, CodedError, canonical
@@ -266,9 +265,7 @@ class CancelStore:
     def __enter__(self) -> CancelStore:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

@@ -18,7 +18,6 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Sequence
-from types import TracebackType
 from typing import Any, Final, Literal
 
 from chapter10.canonical import CanonicalError, canonical, text_digest
@@ -196,9 +195,7 @@ class Outbox:
     def __enter__(self) -> Outbox:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

@@ -32,7 +32,6 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, BinaryIO, Final, NamedTuple, NoReturn
 
 from chapter10.canonical import CodedError
@@ -155,9 +154,7 @@ class SalesFile:
     def __enter__(self) -> SalesFile:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

@@ -14,7 +14,6 @@ Source: the chapter's late worker (claims C10-229 to C10-232); a refusal shown t
 from __future__ import annotations
 
 import os
-from types import TracebackType
 from typing import Any, Final
 
 from chapter10.database import BUSY_SECONDS, Database
@@ -69,9 +68,7 @@ class WorkerLog:
     def __enter__(self) -> WorkerLog:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
