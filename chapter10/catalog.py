@@ -49,7 +49,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final, Literal, NoReturn, TypeVar, cast
 
-from chapter10.canonical import CanonicalError, CodedError, byte_size, canonical, digest
+from chapter10.canonical import CanonicalError, CodedError, byte_size, canonical, digest, is_unicode
 from chapter10.postings import ToolIndex
 
 __all__ = [
@@ -79,7 +79,7 @@ __all__ = [
 Effect = Literal["read", "write"]
 Grants = AbstractSet[str] | list[str] | tuple[str, ...]
 
-Kept = TypeVar("Kept")
+Value = TypeVar("Value")
 _are_strings: Final = frozenset({str}).issuperset
 
 EFFECTS: Final = ("read", "write")
@@ -227,10 +227,6 @@ class Tool(_Kept):
             card = self._keep("_card", {field: getattr(self, field) for field in fields})
         return {**card, "score": score}
 
-    def _keep(self, slot: str, value: Kept) -> Kept:
-        object.__setattr__(self, slot, value)
-        return value
-
     def definition(self) -> dict[str, Any]:
         """Return what a model needs for a call: name, description, version, effect, parameters."""
         return {
@@ -251,6 +247,10 @@ class Tool(_Kept):
         """Let `copy` make a tool as anybody does, through the checks."""
         fields = (self.name, self.description, self.keywords, self.permission, self.effect, self.version)
         return Tool, (*fields, json.loads(self._parameters_text))
+
+    def _keep(self, slot: str, value: Value) -> Value:
+        object.__setattr__(self, slot, value)
+        return value
 
 
 class ToolMap(MutableMapping[str, Tool]):
@@ -484,7 +484,7 @@ def _check_reference(value: object, code: str, field: str) -> None:
 
 
 def _check_query(query: str) -> set[str]:
-    if type(query) is not str or len(query) > MAX_QUERY or not _is_unicode(query):
+    if type(query) is not str or len(query) > MAX_QUERY or not is_unicode(query):
         _refuse("invalid_query", "query", f"not a text of at most {MAX_QUERY} characters")
     return set(query.casefold().split())
 
@@ -510,14 +510,14 @@ def _check_fields(
         labels = {"name": name, "permission": permission, "version": version}
         wrong = next(field for field, text in labels.items() if not _is_label(text))
         _refuse("invalid_tool", wrong, f"not a printable text of 1 to {MAX_TEXT} characters")
-    if type(description) is not str or len(description) > MAX_DESCRIPTION or not _is_unicode(description):
+    if type(description) is not str or len(description) > MAX_DESCRIPTION or not is_unicode(description):
         _refuse("invalid_tool", "description", f"not a text of at most {MAX_DESCRIPTION} characters")
     if type(effect) is not str or effect not in EFFECTS:
         _refuse("invalid_tool", "effect", "neither read nor write")
     if type(keywords) is not tuple or len(keywords) > MAX_KEYWORDS or not _are_strings(map(type, keywords)):
         _refuse("invalid_tool", "keywords", f"not a tuple of at most {MAX_KEYWORDS} strings")
     joined = " ".join(keywords)
-    if tuple(joined.split()) != keywords or not _is_unicode(joined):
+    if tuple(joined.split()) != keywords or not is_unicode(joined):
         _refuse("invalid_tool", "keywords", "a keyword is empty, holds white space or a lone surrogate")
     if len(joined) > MAX_TEXT and max(map(len, keywords)) > MAX_TEXT:
         _refuse("invalid_tool", "keywords", f"a keyword has more than {MAX_TEXT} characters")
@@ -527,17 +527,6 @@ def _check_fields(
 def _is_label(text: object) -> bool:
     """Say whether `text` is a short text on one line, free of control characters and lone surrogates."""
     return type(text) is str and 0 < len(text) <= MAX_TEXT and text.isprintable()
-
-
-def _is_unicode(text: str) -> bool:
-    """Say whether `text` is free of lone surrogates, which UTF-8 cannot carry."""
-    if text.isascii():
-        return True
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _parameters_text(parameters: Mapping[str, Any]) -> str:
