@@ -10,13 +10,14 @@ from contextlib import redirect_stderr, redirect_stdout
 from functools import cache
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
+from chapter10.companions import experiments
 from chapter10.companions.experiments import (
     GROUPS,
     REPORTS,
     check_reports,
     main,
-    run_companions,
     write_reports,
 )
 from chapter10.evidence import Scene
@@ -28,9 +29,15 @@ FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 @cache
+def first_run() -> Any:
+    """One run with its scenes; what the tests only look at is taken from it."""
+    return experiments._run()
+
+
 def evidence() -> dict[str, Any]:
-    """The evidence of one run, for the tests that only look at it."""
-    return run_companions()
+    """The evidence of that run."""
+    run: dict[str, Any] = first_run()[0]
+    return run
 
 
 def figures(group: str) -> Any:
@@ -43,7 +50,8 @@ class TheEvidence(FolderTestCase):
 
     def test_the_committed_reports_are_those_of_a_new_run(self) -> None:
         """`--check` finds no line that differs."""
-        self.assertEqual(check_reports(reports_folder()), [])
+        with mock.patch.object(experiments, "_run", first_run):
+            self.assertEqual(check_reports(reports_folder()), [])
 
     def test_a_new_run_writes_the_committed_bytes_and_a_changed_figure_is_found(self) -> None:
         """Written into another folder, the two files are equal and alone; then the check names file and line."""
@@ -55,7 +63,8 @@ class TheEvidence(FolderTestCase):
             self.assertNotIn(b"\r", written)
         path = self.folder / REPORTS[0]
         path.write_text(path.read_text(encoding="utf-8").replace("null", "0", 1), encoding="utf-8", newline="\n")
-        (line,) = check_reports(self.folder)
+        with mock.patch.object(experiments, "_run", first_run):
+            (line,) = check_reports(self.folder)
         self.assertIn("companion-evidence.json: line 3", line)
 
     def test_no_path_and_no_address_of_a_machine_is_in_the_reports(self) -> None:

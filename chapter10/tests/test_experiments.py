@@ -8,6 +8,7 @@ import inspect
 import io
 import json
 import sqlite3
+import tempfile
 import unittest
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
@@ -30,11 +31,13 @@ from chapter10.experiments import (
 )
 from chapter10.jobs import JobError, JobStore, LostLease
 from chapter10.own_data import MAX_NAMED
+from chapter10.tests.programs import run_here
 from chapter10.tests.published import PUBLISHED
 from chapter10.tests.support import FolderTestCase, ManualClock, run_python
 
 AUGUST = {"month": "2026-08"}
-COMMAND = ["-W", "error", "-m", "chapter10.experiments"]
+PROGRAM = ("chapter10.experiments",)
+COMMAND = ["-W", "error", "-m", *PROGRAM]
 EXTRA_KEYS = {
     "catalog": set[str](),
     "boundaries": {"loaded_at_exact_budget", "revoked_repeated", "stale_reloaded_version"},
@@ -56,7 +59,7 @@ def run_main(*arguments: str) -> tuple[int, str, str]:
 
 
 class Commands(FolderTestCase):
-    """What a reader types, as real processes."""
+    """What a reader types; all five groups as a real process, which treats warnings as errors."""
 
     def assert_published(self, group: str, figures: dict[str, Any]) -> None:
         published = PUBLISHED[group]
@@ -64,9 +67,10 @@ class Commands(FolderTestCase):
         self.assertEqual(set(figures) - set(published), EXTRA_KEYS[group])
 
     def assert_group_prints(self, group: str) -> None:
-        done = run_python([*COMMAND, "--group", group], environment={"TMPDIR": str(self.folder)})
-        self.assertEqual((done.returncode, done.stderr), (0, ""))
-        self.assert_published(group, json.loads(done.stdout))
+        with mock.patch.object(tempfile, "tempdir", str(self.folder)):
+            done = run_here([*PROGRAM, "--group", group])
+        self.assertEqual((done.code, done.errors), (0, ""))
+        self.assert_published(group, json.loads(done.out))
         self.assertEqual(list(self.folder.iterdir()), [], "a temporary database was left behind")
 
     def test_group_catalog_prints_the_published_figures(self) -> None:
@@ -136,11 +140,9 @@ class Commands(FolderTestCase):
         """Chinese and Western code pages and plain ASCII change the bytes, never the figures."""
         for encoding in ("cp936", "cp1252", "ascii"):
             with self.subTest(encoding=encoding):
-                done = run_python(
-                    [*COMMAND, "--group", "catalog", "--query", "报表 导出"], environment={"PYTHONIOENCODING": encoding}
-                )
-                self.assertEqual((done.returncode, done.stderr), (0, ""))
-                self.assertEqual(json.loads(done.stdout)["hits"], [{"name": "reports.export", "score": 2}])
+                done = run_here([*PROGRAM, "--group", "catalog", "--query", "报表 导出"], encoding=encoding)
+                self.assertEqual((done.code, done.errors), (0, ""))
+                self.assertEqual(json.loads(done.out)["hits"], [{"name": "reports.export", "score": 2}])
 
 
 class EveryGroup(unittest.TestCase):
@@ -633,9 +635,9 @@ class OwnData(FolderTestCase):
         rows = "".join(f"{row['order_id']},{row['month']},{row['amount_cents']}\n" for row in SALES)
         for encoding in ("utf-8", "utf-8-sig"):
             path = self.sales("order_id,month,amount_cents\n" + rows, encoding)
-            done = run_python([*COMMAND, "--group", "lifecycle", "--sales", str(path), "--month", "2026-08"])
-            self.assertEqual((done.returncode, done.stderr), (0, ""))
-            printed = json.loads(done.stdout)
+            done = run_here([*PROGRAM, "--group", "lifecycle", "--sales", str(path), "--month", "2026-08"])
+            self.assertEqual((done.code, done.errors), (0, ""))
+            printed = json.loads(done.out)
             self.assertEqual(printed["result"], PUBLISHED["lifecycle"]["result"])
             self.assertEqual(printed["submitted"], PUBLISHED["lifecycle"]["submitted"])
             self.assertEqual((printed["fault"], printed["final"]["state"]), (None, "succeeded"))

@@ -291,7 +291,7 @@ class Progress(SalesTestCase):
             finally:
                 tracemalloc.stop()
 
-        small, large = peak(5_000), peak(50_000)
+        small, large = peak(2_000), peak(20_000)
         self.assertLess(large, small + 50_000)
 
 
