@@ -72,6 +72,7 @@ MIN_RESERVE_MS: Final = 200
 COMPENSATION_RATIO: Final = 0.25
 """The share of the total that `Budget.start` keeps for compensation."""
 RECOMMENDED_RATIOS: Final = (0.2, 0.3)
+"""The range that the document recommends for that share; nothing here enforces it."""
 GRACE_MS: Final = 1000
 """Milliseconds that a tool has to stop after it was asked to: the finite T_c of the document."""
 MAX_MS: Final = 7 * 24 * 3600 * 1000

@@ -11,7 +11,7 @@ What holds
     H4  a beat that fails because the machine does is tried again sooner; one that is refused ends the attempt
 
 The thread has a connection of its own, because a connection belongs to one thread and because a handler that waits
-must not keep the lease from being renewed. It sleeps between the beats and looks at most every quarter of the grace.
+must not keep the lease from being renewed. Between the beats it sleeps, never longer than `pause`.
 Source: the chapter's lease and what it leaves open (claims C10-226, C10-233).
 """
 

@@ -19,13 +19,14 @@ The states
     failed_final  the effect was tried and refused for good; the refusal is replayed
     unknown       the effect may have been made: a blind second run is refused until it is settled
 
-                  claim                  complete
-        absent ----------> in_progress ------------> completed
-          ^  ^               |   |  \\     fail          ^
-          |  +--- release ---+   |   +-----> failed_final
-          |   surely not made    | doubt, or the lease ended         ^
-          |                      v                                   |
-          +---- not_done ---- unknown ---- done / failed ------------+
+                  claim                   complete
+        absent ----------> in_progress -------------> completed <-----+
+          ^  ^                |  |  |    fail                         |
+          |  +--- release ----+  |  +---------------> failed_final <--+
+          |   surely not made    |                                    |
+          |                      | doubt, or the lease ended          |
+          |                      v                                    |
+          +---- not_done ----- unknown ------ done / failed ----------+
 
 What holds
     I1  of any number of callers with one intent at most one is at work

@@ -248,8 +248,10 @@ class Outbox:
         return row_id
 
     def withdraw(self, event_id: str) -> None:
-        """Take back a message that is pending. What was claimed before may have been delivered:
-        `status` says so in `claimed_before`, and then only another message undoes it.
+        """Take back a message that is pending.
+
+        What was claimed before may have been delivered: `status` says so in `claimed_before`, and then
+        only another message undoes it.
 
         Raises `OutboxError`: `not_found`, `wrong_status`.
         """

@@ -103,6 +103,9 @@ MAX_RUNNING: Final = 64
 """Handlers that run at once in one registry, by default."""
 GRACE_SECONDS: Final = 1.0
 """How long a handler that was told to stop is waited for, by default."""
+_FLAT: Final = frozenset({str, int, float, bool, type(None)})
+"""Arguments of these types alone need no deep copy."""
+_CUT_OFF: Final = Violation("", "json", "was cut off")
 _log: Final = logging.getLogger(__name__)
 
 
@@ -167,9 +170,6 @@ class _Refused(Exception):
         super().__init__(code)
         self.code = code
         self.cause = cause
-
-
-_FLAT: Final = frozenset({str, int, float, bool, type(None)})
 
 
 class _Call:
@@ -560,9 +560,6 @@ def invoke_tool(registry: ToolRegistry, name: str, arguments: dict[str, Any]) ->
 
 def _failure(code: str) -> dict[str, Any]:
     return {"ok": False, "error": code, "retryable": RETRYABLE[code]}
-
-
-_CUT_OFF: Final = Violation("", "json", "was cut off")
 
 
 def _read_arguments(entry: _Entry, arguments: object) -> tuple[dict[str, Any], list[Violation]]:

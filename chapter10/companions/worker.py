@@ -69,7 +69,7 @@ _JOB: Final = "SELECT owner, intent, deadline FROM jobs WHERE id = ?"
 _STATE: Final = "SELECT state, attempt FROM jobs WHERE id = ?"
 _NEXT_DUE: Final = f"SELECT min(coalesce(lease_until, ready_at)) FROM jobs WHERE {_LIVE}"
 
-_GIVEN_UP: Final = {"attempt_limit_exceeded", "worker_stopped"}
+_GIVEN_UP: Final = frozenset({"attempt_limit_exceeded", "worker_stopped"})
 """Ends of an attempt after which the job may be tried again."""
 
 

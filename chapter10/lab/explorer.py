@@ -52,6 +52,10 @@ class Exploration:
     broken: Broken | None = None
 
 
+_Node = tuple[int, int, Memory]
+"""A state, its content by number: what a search keeps for each."""
+
+
 class _Known(NamedTuple):
     """What one call does from one content at one time, and which promise that breaks."""
 
@@ -181,9 +185,6 @@ class Explorer:
             node, action, answer = link
             steps.append((node[1], action, answer))
         return tuple(reversed(steps))
-
-
-_Node = tuple[int, int, Memory]
 
 
 def counterexample(guard: Guard) -> Exploration:

@@ -1,8 +1,10 @@
-"""What the job store promises, as checks on one step: J0 to J11 of `chapter10.jobs`, one function each.
+"""What the job store promises, as checks on one step: J1 to J11 of `chapter10.jobs`, one function each.
+
+J0 is ours, and comes before them: a call ends in an answer that its verb declares, and the answer is true.
 
 A check gets the step and what was before it, and returns a sentence about what is wrong, or None. The
-checks know the promises and nothing of how the store keeps them: no check calls the store, but the
-last, which plays time and a willing worker to see that every job comes to an end.
+checks know the promises and nothing of how the store keeps them: no check calls the store, but
+`stuck`, which plays time and a willing worker to see that every job comes to an end.
 """
 
 from __future__ import annotations

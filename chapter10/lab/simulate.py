@@ -27,7 +27,7 @@ import random
 import sqlite3
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -58,6 +58,7 @@ MONTHS: Final = ("2026-07", "2026-08")
 COMPARE_EVERY: Final = 50
 """Calls between two comparisons of the whole content."""
 UNKNOWN: Final = 10**9
+"""The number of a job that was never accepted; no run gives out so many."""
 MAX_STEPS: Final = 1_000_000
 
 
@@ -314,7 +315,7 @@ def shrink(calls: Sequence[Call], module: ModuleType = production) -> list[Call]
 
 
 @contextlib.contextmanager
-def _fault(db: sqlite3.Connection, call: Call) -> Any:
+def _fault(db: sqlite3.Connection, call: Call) -> Iterator[None]:
     """Put the fault of a call in its way, and take it out again.
 
     COMMIT runs to its end: SQLite asks the handler once more when a statement is over, and a commit
