@@ -42,7 +42,7 @@ COMMANDS: Final = (
         "then boundaries, concurrency, lifecycle, failures",
     ),
     Command("lab/exercises/__main__.py", "python -m chapter10.lab.exercises", "fourteen exercises, checked"),
-    Command("lab/questions.py", "python -m chapter10.lab.questions", "the second document's three questions"),
+    Command("lab/questions.py", "python -m chapter10.lab.questions", "three questions on tool orchestration"),
     Command("jobs_command.py", "python -m chapter10 jobs --help", "exports that outlive the request, on your own CSV"),
     Command("lab/explore.py", "python -m chapter10.lab.explore", "every history of a small world, checked"),
     Command("experiments.py", "python -m chapter10.experiments --check", "is the committed evidence still true?"),

@@ -65,10 +65,10 @@ _ALL: Final = (
         (
             "模型写的参数先按 Schema 检查，通过了才执行工具。\n"
             "order_id 必填；lines 是 1 到 50 的整数，default 写着 1。\n"
-            "也有根本不是 JSON 的文本，还有写得太满的 Schema。",
+            "也有根本不是 JSON 的文本，还有几份不寻常的 Schema。",
             "Arguments that a model wrote are checked by a schema; only then does the tool run.\n"
             "order_id is required; lines is an integer from 1 to 50, and its default says 1.\n"
-            "There are also texts that are no JSON, and schemas that promise too much.",
+            "There are also texts that are no JSON, and a few unusual schemas.",
         ),
         (compile_schema, Validator.validate, strict_json),
         (
@@ -79,7 +79,7 @@ _ALL: Final = (
                 (
                     (0, "没有：在 Python 里 true 就是 1", "none: in Python, true is 1"),
                     (1, "一处：true 不是整数", "one: true is no integer"),
-                    (2, "两处：既不是整数，也不知道有没有到 1", "two: no integer, and perhaps below 1"),
+                    (2, "两处：既不是整数，也不知道够不够 1", "two: no integer, and perhaps below 1"),
                 ),
                 (
                     "类型按 JSON 判断，不按 Python：在 JSON 里 true 不是整数，3.0 反而是。\n"

@@ -96,7 +96,7 @@ _ALL: Final = (
                 "Permission filters first; then the query words among the keywords are counted.",
             ),
             Text(
-                "列出三个工具：可见吗、几分；再说名字的次序是为了什么，平分时下一步做什么。",
+                "列出三个工具：是否可见、得几分；再说按名字排序是为了什么，平分时下一步做什么。",
                 "List the three tools: visible, which score; then what the order by name is for, and what "
                 "a tie asks for.",
             ),
@@ -158,7 +158,7 @@ _ALL: Final = (
                 "One is given by the system after accepting, one is fixed by the caller before asking.",
             ),
             Text(
-                "写：谁造的、何时造的、认的是什么；再写响应丢失后用新键会发生什么。",
+                "写：由谁生成、何时生成、认的是什么；再写响应丢失后换用新键会发生什么。",
                 "Write who makes it, when, and what it identifies; then what a new key does after a lost answer.",
             ),
         ),
@@ -217,12 +217,12 @@ _ALL: Final = (
                 "The section on a fixed number of workers; the documentation of asyncio.TaskGroup.",
             ),
             Text(
-                "上限个 worker 共用一个迭代器；普通异常写进自己的条目；CancelledError 不是 Exception，让它过去。",
+                "worker 数等于上限，共用一个迭代器；普通异常写进自己的条目；CancelledError 不是 Exception，放行。",
                 "As many workers as the limit share one iterator; an ordinary error goes into its entry; "
                 "CancelledError passes.",
             ),
             Text(
-                "一个迭代器；一个 async 的 worker，循环里 try/except Exception；一个 TaskGroup 建上限个 worker。",
+                "一个迭代器；一个 async 的 worker，循环里 try/except Exception；TaskGroup 创建的 worker 数等于上限。",
                 "One iterator; an async worker with try/except Exception in its loop; a TaskGroup that "
                 "makes `limit` of them.",
             ),
@@ -243,7 +243,7 @@ _ALL: Final = (
                 "Only rows of exactly that month belong to the report; amounts are whole cents.",
             ),
             Text(
-                "先按月份挑出金额，再数个数、求和；不要改动传入的列表。",
+                "先按月份挑出金额，再计数、求和；不要改动传入的列表。",
                 "Pick the amounts of the month, count them, add them up; leave the given list as it is.",
             ),
         ),

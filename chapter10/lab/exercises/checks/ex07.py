@@ -135,7 +135,7 @@ CHECKS: Final = (
     Check("accepts", Text("测试接受真实的目录", "the test accepts the real catalog"), _accepts),
     Check("exact", Text("发现恰好够却被拒绝", "it notices that exactly enough is refused"), _exact),
     Check("half", Text("发现半份定义", "it notices half a batch"), _half),
-    Check("silent", Text("发现不作声的空列表", "it notices a silent empty list"), _silent),
+    Check("silent", Text("发现一声不响的空列表", "it notices a silent empty list"), _silent),
     Check("one_less", Text("发现少一个字节却通过", "it notices that one byte less passes"), _one_less),
     Check("code", Text("发现错误码不对", "it notices a wrong code"), _code),
 )

@@ -49,7 +49,7 @@ def _without(guard: Guard) -> ModuleType:
 
 def _accepts(names: Names, test: str) -> None:
     why = Text(
-        "真实的作业库守这条规则，你的测试应该通过。对照时刻：领取在 1，租约 2，截止 10。",
+        "真实的作业库遵守这条规则，你的测试应该通过。对照时刻：领取在 1，租约 2，截止 10。",
         "The real store keeps the rule; your test should pass. Look at the moments: claim at 1, lease 2, deadline 10.",
     )
     with closing(production.JobStore(":memory:")) as store:
