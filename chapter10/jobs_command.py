@@ -232,14 +232,22 @@ def _events(options: argparse.Namespace, out: _Out, clock: _Clock, sleep: _Sleep
 def _cancel(options: argparse.Namespace, out: _Out, clock: _Clock, sleep: _Sleep) -> int:
     with _open(options) as store:
         state = store.cancel(options.owner, options.job, now=clock)
-    out.answer({"id": options.job, "state": state}, f"job {options.job}: {state}")
+    taken = state in ("cancelled", "cancel_requested")
     # What is done is done: "succeeded" is no confirmation of a cancel (C10-215).
-    return EXIT_FINE if state in ("cancelled", "cancel_requested") else EXIT_WRONG
+    remark = "" if taken else "; it had ended before, and nothing was changed"
+    out.answer({"id": options.job, "state": state}, f"job {options.job}: {state}{remark}")
+    return EXIT_FINE if taken else EXIT_WRONG
 
 
 def _result(options: argparse.Namespace, out: _Out, clock: _Clock, sleep: _Sleep) -> int:
     with _open(options) as store:
-        result = store.result(options.owner, options.job)
+        try:
+            result = store.result(options.owner, options.job)
+        except JobError as refused:
+            if refused.code != "not_ready":
+                raise
+            # "not ready" of a job that failed would keep somebody waiting for ever.
+            raise JobError("not_ready", _line(store.get(options.owner, options.job))) from None
     folder = _results(options)
     data = result["data"]
     tables = data.get("tables", []) if type(data) is dict else []
@@ -315,8 +323,9 @@ class _Observer:
             traceback.print_exception(note.error)  # the store gets the code only
         said = {"note": note.kind, "job": note.job_id, "attempt": note.attempt, "detail": note.detail}
         place = f"job {note.job_id} attempt {note.attempt}: " if note.job_id else ""
+        why = f" ({_reason(note.error)})" if isinstance(note.error, SalesError) else ""
         try:
-            self._out.line(said, f"{place}{note.kind} {note.detail}".rstrip())
+            self._out.line(said, f"{place}{note.kind} {note.detail}".rstrip() + why)
         except OSError:  # the terminal is gone, the jobs are not
             self._out = _Silent(self._out.as_json)
 

@@ -355,6 +355,17 @@ class Watching(CommandTestCase):
             self.assertEqual(self.run_jobs("watch", job_id, "--owner", "alice"), 1)
             self.assertIn(f"job {job_id}: {state}", self.said)
 
+    def test_a_job_that_failed_on_its_file_says_where_and_leaves_no_hope(self) -> None:
+        """The worker names the line, `result` names the state, `cancel` says that nothing was changed."""
+        self.sales.write_text(SALES + "Z,2026-08,many\n", encoding="utf-8", newline="\n")
+        job_id = self.submit_export()
+        self.assertEqual(self.work(), 0)
+        self.assertIn(f"error bad_amount (line {len(SALES.splitlines()) + 1}: the amount is", self.said)
+        self.assertEqual(self.run_jobs("result", job_id), 1)
+        self.assertTrue(self.errors.startswith(f"not_ready: job {job_id}: failed (bad_amount)"), self.errors)
+        self.assertEqual(self.run_jobs("cancel", job_id), 1)
+        self.assertEqual(self.said, f"job {job_id}: failed; it had ended before, and nothing was changed\n")
+
     def test_watch_survives_a_lost_lock_and_drops_what_it_knows(self) -> None:
         """A busy store is asked again, and an event that comes twice is shown once.
 
