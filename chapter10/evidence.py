@@ -26,9 +26,27 @@ from typing import Any, Final
 from chapter10.canonical import CodedError, canonical
 from chapter10.catalog import Tool
 from chapter10.jobs import STATES
-from chapter10.lab.textio import Event, mermaid_sequence, mermaid_state, text_lanes, text_states
+from chapter10.lab.textio import (
+    EXIT_FINE,
+    EXIT_WRONG,
+    Event,
+    mermaid_sequence,
+    mermaid_state,
+    text_lanes,
+    text_states,
+)
 
-__all__ = ["Group", "Scene", "differences", "figures_table", "page", "pictures", "replace_together"]
+__all__ = [
+    "Group",
+    "Scene",
+    "differences",
+    "envelope",
+    "figures_table",
+    "page",
+    "pictures",
+    "replace_together",
+    "say_differences",
+]
 
 _MAX_SHOWN: Final = 64
 """Characters of one value in a picture; a longer one is shown as `{...}`."""
@@ -116,6 +134,17 @@ class Group:
     target: str
     text: str
     tables: tuple[str, ...] = ()
+
+
+def envelope(contract: str, groups: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+    """Return the figures of groups with what they are (`contract`), and with what nothing here measures or claims."""
+    return {
+        "contract": contract,
+        "model_quality": None,
+        "provider_tokens": None,
+        "external_exactly_once": False,
+        "groups": groups,
+    }
 
 
 def _argument(value: object) -> str:
@@ -361,6 +390,17 @@ def differences(directory: Path, texts: Mapping[str, str]) -> list[str]:
         if actual != expected:
             found.append(f"{name}: {_first_difference(actual, expected)}")
     return found
+
+
+def say_differences(found: Sequence[str], names: Sequence[str], program: str) -> int:
+    """Print what `program --check` found in the files `names`, or that they are right, and return the exit code."""
+    for line in found:
+        print(f"[X] {line}")
+    if found:
+        print(f"If the change is intended: python -m {program} --write")
+        return EXIT_WRONG
+    print(f"[OK] {', '.join(names)}: as a new run gives {'them' if len(names) > 1 else 'it'}")
+    return EXIT_FINE
 
 
 def _first_difference(actual: str, expected: str) -> str:

@@ -52,7 +52,7 @@ from chapter10.catalog import (
 from chapter10.command import command_line, refuse_what_does_not_combine
 from chapter10.companions.tool_list import DEFAULT_PERMISSION, ToolListError, read_tool_list, words_of
 from chapter10.concurrency import ReadsError, bounded_reads
-from chapter10.evidence import Scene, differences, page, replace_together
+from chapter10.evidence import Scene, differences, envelope, page, replace_together, say_differences
 from chapter10.jobs import JobError, JobStore
 from chapter10.lab.predict import Outcome, predict_group
 from chapter10.lab.predictions import AREAS
@@ -435,14 +435,7 @@ def run_all() -> dict[str, Any]:
 
 def _run() -> tuple[dict[str, Any], dict[str, Scene]]:
     scenes = {name: Scene() for name in GROUPS}
-    evidence = {
-        "contract": CONTRACT,
-        "model_quality": None,
-        "provider_tokens": None,
-        "external_exactly_once": False,
-        "groups": {name: run(scene=scenes[name]) for name, run in GROUPS.items()},
-    }
-    return evidence, scenes
+    return envelope(CONTRACT, {name: run(scene=scenes[name]) for name, run in GROUPS.items()}), scenes
 
 
 def write_reports(directory: str | os.PathLike[str]) -> list[Path]:
@@ -489,7 +482,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(path)
         return EXIT_FINE
     if options.check:
-        return _check()
+        return say_differences(check_reports(reports_folder()), REPORTS, "chapter10.experiments")
     try:
         if options.predict:
             return _predict(parser, options)
@@ -549,18 +542,6 @@ def _figures_of_tools(options: argparse.Namespace) -> dict[str, Any]:
     limit = 2 if options.limit is None else options.limit
     figures = catalog_experiment(query, limit, grants, tools=listed.tools)
     return {"query": query, **figures, **remarks(listed, BUDGET_BYTES)}
-
-
-def _check() -> int:
-    folder = reports_folder()
-    found = check_reports(folder)
-    for line in found:
-        print(f"[X] {line}")
-    if found:
-        print("If the change is intended: python -m chapter10.experiments --write")
-        return EXIT_WRONG
-    print(f"[OK] {', '.join(REPORTS)}: as a new run gives them")
-    return EXIT_FINE
 
 
 if __name__ == "__main__":

@@ -42,11 +42,20 @@ from chapter10.companions.scenes import (
     schema,
     turn,
 )
-from chapter10.evidence import Group, Scene, differences, figures_table, pictures, replace_together
+from chapter10.evidence import (
+    Group,
+    Scene,
+    differences,
+    envelope,
+    figures_table,
+    pictures,
+    replace_together,
+    say_differences,
+)
 from chapter10.experiments import reports_folder
 from chapter10.lab import predictions_effects, predictions_resilience, predictions_tools
 from chapter10.lab.predict import Area, Outcome, add_options, predict_group, refuse_what_does_not_combine
-from chapter10.lab.textio import EXIT_FINE, EXIT_WRONG, json_text, main_guard, print_json
+from chapter10.lab.textio import EXIT_FINE, json_text, main_guard, print_json
 
 __all__ = ["AREAS", "CONTRACT", "GROUPS", "REPORTS", "check_reports", "main", "run_companions", "write_reports"]
 
@@ -147,7 +156,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(path)
         return EXIT_FINE
     if options.check:
-        return _check()
+        return say_differences(check_reports(reports_folder()), REPORTS, "chapter10.companions.experiments")
     if options.predict:
         return _predict(parser, options)
     print_json(run_companions() if options.group is None else GROUPS[options.group].run(Scene()))
@@ -168,27 +177,9 @@ def _predict(parser: argparse.ArgumentParser, options: argparse.Namespace) -> in
     return predict_group(parser, options, area, run)
 
 
-def _check() -> int:
-    found = check_reports(reports_folder())
-    for line in found:
-        print(f"[X] {line}")
-    if found:
-        print("If the change is intended: python -m chapter10.companions.experiments --write")
-        return EXIT_WRONG
-    print(f"[OK] {', '.join(REPORTS)}: as a new run gives them")
-    return EXIT_FINE
-
-
 def _run() -> tuple[dict[str, Any], dict[str, Scene]]:
     scenes = {name: Scene() for name in GROUPS}
-    evidence = {
-        "contract": CONTRACT,
-        "model_quality": None,
-        "provider_tokens": None,
-        "external_exactly_once": False,
-        "groups": {name: group.run(scenes[name]) for name, group in GROUPS.items()},
-    }
-    return evidence, scenes
+    return envelope(CONTRACT, {name: group.run(scenes[name]) for name, group in GROUPS.items()}), scenes
 
 
 def _reports() -> dict[str, str]:

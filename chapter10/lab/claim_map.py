@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Final
 
 from chapter10.canonical import canonical
-from chapter10.evidence import differences, replace_together
+from chapter10.evidence import differences, replace_together, say_differences
 from chapter10.experiments import reports_folder
 from chapter10.lab.claims import Breaker, Claim, Map, Place, read_map
 from chapter10.lab.strings import LANGUAGES, Text, choose_language
@@ -220,8 +220,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return EXIT_FINE
     if options.check:
         wrong = differences(reports_folder(), {PAGE: page(found)})
-        print("\n".join(f"[X] {line}" for line in wrong) or f"[OK] {PAGE}: as the sources give it")
-        return EXIT_WRONG if wrong else EXIT_FINE
+        return say_differences(wrong, (PAGE,), "chapter10.lab.claim_map")
     if not options.missing:
         print(_summary(found))
     return problems(found)

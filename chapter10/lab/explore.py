@@ -30,19 +30,18 @@ import argparse
 import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Final
 
-from chapter10.evidence import differences, replace_together
+from chapter10.evidence import differences, replace_together, say_differences
+from chapter10.experiments import reports_folder
 from chapter10.lab.explorer import Broken, Exploration, Explorer, counterexample
 from chapter10.lab.guards import GUARDS
 from chapter10.lab.invariants import INVARIANTS, Invariant
 from chapter10.lab.textio import EXIT_FINE, EXIT_USAGE, EXIT_WRONG, Event, main_guard, mermaid_sequence, text_lanes
 from chapter10.lab.world import Action, World
 
-__all__ = ["PAGE", "REPORTS", "guards_page", "lanes", "main"]
+__all__ = ["PAGE", "guards_page", "lanes", "main"]
 
-REPORTS: Final = Path(__file__).resolve().parents[2] / "reports"
 PAGE: Final = "guards.md"
 
 _HEAD: Final = """\
@@ -73,12 +72,11 @@ World: 1 job, 2 workers, 2 attempts, clock 0 to 5.
 
 def lanes(broken: Broken) -> list[Event]:
     """Return a history as events for the lane and Mermaid printers; ticks are not lines of their own."""
-    events = [
+    return [
         Event(now, action.actor, _sentence(action), _told(answer))
         for now, action, answer in broken.history
         if action.verb != "tick"
     ]
-    return events
 
 
 def _sentence(action: Action) -> str:
@@ -146,12 +144,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"{guard.name:32} {guard.sentence}")
         return EXIT_FINE
     if options.write:
-        replace_together(REPORTS, {PAGE: guards_page()})
+        for path in replace_together(reports_folder(), {PAGE: guards_page()}):
+            print(path)
         return EXIT_FINE
     if options.check:
-        wrong = differences(REPORTS, {PAGE: guards_page()})
-        print("\n".join(wrong) or f"reports/{PAGE} is what a new run gives")
-        return EXIT_WRONG if wrong else EXIT_FINE
+        found = differences(reports_folder(), {PAGE: guards_page()})
+        return say_differences(found, (PAGE,), "chapter10.lab.explore")
     if options.without is not None:
         return _show_without(options.without)
     try:

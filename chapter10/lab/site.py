@@ -21,12 +21,12 @@ from html import escape
 from typing import Any, Final
 
 from chapter10.canonical import canonical
-from chapter10.evidence import Scene, differences, replace_together
+from chapter10.evidence import Scene, differences, replace_together, say_differences
 from chapter10.experiments import CONTRACT, GROUPS, reports_folder
 from chapter10.lab.predict import Area, Question
 from chapter10.lab.predictions import AREAS
 from chapter10.lab.strings import Text
-from chapter10.lab.textio import EXIT_FINE, EXIT_WRONG, Event, main_guard
+from chapter10.lab.textio import EXIT_FINE, Event, main_guard
 
 __all__ = ["PAGE", "main", "site"]
 
@@ -288,9 +288,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(path)
         return EXIT_FINE
     if options.check:
-        wrong = differences(reports_folder(), {PAGE: text})
-        print("\n".join(f"[X] {line}" for line in wrong) or f"[OK] {PAGE}: as a new run gives it")
-        return EXIT_WRONG if wrong else EXIT_FINE
+        return say_differences(differences(reports_folder(), {PAGE: text}), (PAGE,), "chapter10.lab.site")
     questions = len(re.findall("<details>", text))
     print(
         f"{len(GROUPS)} groups, {questions} questions, {len(text.encode('utf-8')):,} bytes; --write puts it in {PAGE}"

@@ -232,7 +232,7 @@ class ThePage(unittest.TestCase):
     def test_it_is_fresh(self) -> None:
         """After a change of docstrings: `python -m chapter10.lab.claim_map --write`."""
         code, out, _ = call("--check")
-        self.assertEqual((code, out), (0, f"[OK] {PAGE}: as the sources give it\n"))
+        self.assertEqual((code, out), (0, f"[OK] {PAGE}: as a new run gives it\n"))
 
     def test_it_has_a_row_for_each_claim_and_no_line_numbers(self) -> None:
         """Written twice it is the same, and an edit above a function does not change it."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import ModuleType
 
 from chapter10 import jobs
+from chapter10.experiments import reports_folder
 from chapter10.lab import explore
 from chapter10.lab.explorer import Exploration, Explorer, counterexample
 from chapter10.lab.guards import GUARDS, Guard, jobs_without
@@ -118,7 +119,7 @@ class EveryGuard(unittest.TestCase):
 
         Claims: C10-277, C10-279.
         """
-        committed = (explore.REPORTS / explore.PAGE).read_text(encoding="utf-8")
+        committed = (reports_folder() / explore.PAGE).read_text(encoding="utf-8")
 
         self.assertEqual(committed, self.page)
 
