@@ -11,11 +11,14 @@ says what it has to say in lines of JSON, and ends; it may be written in any lan
 
 What holds
     P1  when the job is cancelled, lost or out of time, the child is asked (SIGTERM), given `grace` seconds, and killed;
-        it is waited for, so nothing is left behind
+        it is waited for, and so that nothing is left behind, what it started in its own process group is killed too
     P2  a child that ends without a result, or says something else, is `child_failed`; that is temporary, and a job that
         kills every child runs out of attempts like any other
     P3  of what a child says only the newest progress and the first result are kept; one line is bounded by what a
         result may have
+    P4  nobody but the child itself can hold up the worker: not a child that never reads its job, nor a process that it
+        left behind with the pipes in its hands. A pipe in such hands is given up after `_PIPE_SECONDS`, and costs a
+        sleeping thread until the process ends that left the group
 
 `serve` is the child's side for a program in Python. It ends the process when the worker is gone, so that a killed
 worker leaves no orphan. Ctrl-C in a terminal reaches the worker only; the child has a group of its own.
@@ -26,6 +29,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -40,6 +44,8 @@ from chapter10.jobs import MAX_RESULT_BYTES
 __all__ = ["ChildContext", "ChildFailed", "ChildProcess", "TemporaryChildError", "serve"]
 
 _LOOK_SECONDS: Final = 0.05
+_PIPE_SECONDS: Final = 1.0
+"""How long a pipe of a child that has ended may take to be read to its end, or to be closed."""
 _LINE_BYTES: Final = 2 * MAX_RESULT_BYTES
 
 
@@ -69,6 +75,7 @@ class ChildProcess:
 
     def __call__(self, context: JobContext) -> Any:
         """Run one job and return what the child gives. Raises `ChildFailed`, `AttemptOver`, `OSError`."""
+        line = _line(context)
         child = subprocess.Popen(
             self._command,
             stdin=subprocess.PIPE,
@@ -80,27 +87,60 @@ class ChildProcess:
         )
         assert child.stdin is not None and child.stdout is not None
         said = _Said(child.stdout)
+        told = _Told(child.stdin, line)
         try:
-            _tell(child.stdin, context)
-            self._follow(said, context)
+            self._follow(child, said, context)
             return said.outcome()
         finally:
             if said.final is None:
                 stop_process(child, self._grace)
-                _close(child.stdin)
+                told.close()
             else:  # it has said all; closing the pipe is the first request to go
-                _close(child.stdin)
+                told.close()
                 stop_process(child, self._grace, ask=_nothing, ask_s=self._grace)
+            _kill_group(child)
             said.join()
-            child.stdout.close()
 
-    def _follow(self, said: _Said, context: JobContext) -> None:
+    def _follow(self, child: subprocess.Popen[str], said: _Said, context: JobContext) -> None:
         while not said.wait(_LOOK_SECONDS):
             if said.progress is not None:
                 context.progress(*said.progress)
             context.checkpoint()
+            if child.poll() is not None:
+                _kill_group(child)  # whoever else has the pipe says nothing in the child's name
+                said.wait(_PIPE_SECONDS)
+                break
         if said.progress is not None:
             context.progress(*said.progress)
+
+
+class _Told:
+    """Tells a child its job and keeps the pipe open until `close`; in a thread, because a child need not read."""
+
+    def __init__(self, stream: IO[str], line: str) -> None:
+        self._stream = stream
+        self._line = line
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._write, name="child input", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Let the child see the end of its input; returns when it can, after `_PIPE_SECONDS` at the latest."""
+        self._over.set()
+        self._thread.join(_PIPE_SECONDS)
+
+    def _write(self) -> None:
+        # Only this thread touches the stream: closing it from another one would wait for the write.
+        try:
+            self._stream.write(self._line)
+            self._stream.flush()
+        except OSError:
+            pass  # it ended before it was told anything; its output says the rest
+        self._over.wait()
+        try:
+            self._stream.close()
+        except OSError:
+            pass  # the child is gone already
 
 
 class _Said:
@@ -119,7 +159,8 @@ class _Said:
         return self._complete.wait(seconds)
 
     def join(self) -> None:
-        self._thread.join()
+        """Wait for the end of the output, `_PIPE_SECONDS` at the most; the thread closes it."""
+        self._thread.join(_PIPE_SECONDS)
 
     def outcome(self) -> Any:
         final = self.final
@@ -137,6 +178,7 @@ class _Said:
             pass  # the pipe broke, or what it says is no message: the end of what it says, as well
         finally:
             self._complete.set()
+            self._stream.close()
 
     def _hear(self, line: str) -> None:
         message = json.loads(line)  # ValueError: a child that says something else has said its last word
@@ -154,25 +196,23 @@ class _Said:
             raise ValueError("neither progress nor result nor error")
 
 
-def _tell(stream: IO[str], context: JobContext) -> None:
+def _line(context: JobContext) -> str:
     job = {
         "job_id": context.job_id,
         "attempt": context.attempt,
         "args": context.args,
         "seconds": float(context.time_left()),
     }
-    try:
-        stream.write(canonical(job) + "\n")
-        stream.flush()
-    except OSError:
-        pass  # it ended before it was told anything; its output says the rest
+    return canonical(job) + "\n"
 
 
-def _close(stream: IO[str]) -> None:
-    try:
-        stream.close()
-    except OSError:
-        pass  # the child is gone already
+def _kill_group(child: subprocess.Popen[str]) -> None:
+    """Kill what a child that has ended left behind in its group; there are no groups on Windows."""
+    if sys.platform != "win32":
+        try:
+            os.killpg(child.pid, signal.SIGKILL)
+        except (ProcessLookupError, PermissionError):
+            pass  # nobody is left
 
 
 def _nothing() -> None:

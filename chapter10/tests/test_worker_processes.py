@@ -16,10 +16,13 @@ import time
 import unittest
 from collections.abc import Callable
 from typing import Any, Final
+from unittest import mock
 
+from chapter10.companions import child_process
 from chapter10.companions.child_process import ChildFailed, ChildProcess, TemporaryChildError, _Said
 from chapter10.companions.heartbeat import AttemptOver
 from chapter10.companions.worker_log import WorkerLog, log_path
+from chapter10.jobs import MAX_ARGS_BYTES
 from chapter10.tests.job_support import AUGUST, JULY, JobTestCase
 from chapter10.tests.support import TOP, child_environment, start_python
 from chapter10.tests.worker_process import child_of
@@ -306,6 +309,7 @@ class Context:
         return 60.0
 
 
+@unittest.skipUnless(POSIX, "needs SIGSTOP and SIGTERM")
 class ChildrenAlone(unittest.TestCase):
     """What a child says, and what becomes of it."""
 
@@ -347,6 +351,28 @@ class ChildrenAlone(unittest.TestCase):
     def test_a_child_that_lingers_does_not_hold_up_its_result(self) -> None:
         """It has said its result and does not go: it is ended, and the result counts."""
         self.assertEqual(self.run_child("lingers"), 1)
+
+    def test_what_a_child_left_in_its_group_is_ended_with_it(self) -> None:
+        """It holds the child's pipes, and would hold the worker for as long as it lives."""
+        self.run_child("leaves one in the group")
+        self.assertNotIn("child output", [thread.name for thread in threading.enumerate()])
+
+    def test_what_a_child_left_elsewhere_does_not_hold_the_worker(self) -> None:
+        """A process with a group of its own keeps the pipes: the child's word counts, or that it has none."""
+        context = Context()
+        with mock.patch.object(child_process, "_PIPE_SECONDS", 0.1):
+            pid = self.run_child("leaves one elsewhere", context)
+            self.addCleanup(os.kill, pid, signal.SIGKILL)
+            with self.assertRaises(TemporaryChildError):
+                self.run_child("leaves one and says nothing", context)
+            self.addCleanup(os.kill, context.said[-1][1], signal.SIGKILL)
+
+    def test_a_child_that_never_reads_its_job_is_stopped_like_any_other(self) -> None:
+        """Its arguments are more than a pipe takes."""
+        context = Context(stop_after=3)
+        context.args = {"month": "8" * MAX_ARGS_BYTES}
+        with self.assertRaises(AttemptOver):
+            self.run_child("reads nothing", context)
 
     def test_a_stop_ends_the_child_before_it_is_passed_on(self) -> None:
         """When `AttemptOver` comes out the child is gone."""

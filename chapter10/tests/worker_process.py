@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import sys
 import threading
 from typing import Any
@@ -89,6 +90,8 @@ def work(path: str, kind: str, grace: float, lease: float) -> None:
 def child(kind: str) -> int:
     if kind == "good":
         return serve(_good)
+    if kind == "reads nothing":
+        threading.Event().wait()
     if kind == "stubborn":  # ignores SIGTERM and the closed pipe, and never ends
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     sys.stdin.readline()
@@ -100,6 +103,15 @@ def child(kind: str) -> int:
         say(json.dumps({"progress": [1, 2]}))
         say(json.dumps({"progress": [2, 2]}))
         say(json.dumps({"result": {"by": "hand"}}))
+        return 0
+    if kind.startswith("leaves"):  # a process that has its pipes, in its group or in a group of its own
+        alone = kind != "leaves one in the group"
+        left = subprocess.Popen(
+            [sys.executable, "-c", "import threading; threading.Event().wait()"], start_new_session=alone
+        )
+        say(json.dumps({"progress": [0, left.pid]}))
+        if kind != "leaves one and says nothing":
+            say(json.dumps({"result": left.pid}))
         return 0
     if kind == "refuses":
         say(json.dumps({"error": "bad_rows", "temporary": False}))
