@@ -357,7 +357,7 @@ class Watching(CommandTestCase):
 
     def test_a_job_that_failed_on_its_file_says_where_and_leaves_no_hope(self) -> None:
         """The worker names the line, `result` names the state, `cancel` says that nothing was changed."""
-        self.sales.write_text(SALES + "Z,2026-08,many\n", encoding="utf-8", newline="\n")
+        self.sales.write_text(SALES + "Z,2026-08,many,2026-08-31\n", encoding="utf-8", newline="\n")
         job_id = self.submit_export()
         self.assertEqual(self.work(), 0)
         self.assertIn(f"error bad_amount (line {len(SALES.splitlines()) + 1}: the amount is", self.said)
