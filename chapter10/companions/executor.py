@@ -49,7 +49,6 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Final, Protocol
 
 from chapter10.companions.tool_calls import (
@@ -389,9 +388,7 @@ class StreamingToolExecutor:
     async def __aenter__(self) -> StreamingToolExecutor:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
     # -- Looking in ------------------------------------------------------------------------------------

@@ -45,13 +45,13 @@ from pathlib import Path
 from typing import Final, Literal
 
 from chapter10.evidence import replace_together
+from chapter10.experiments import reports_folder
 from chapter10.lab.mutations import OPERATORS, Mutant, MutantList, automatic, read_list, written
 from chapter10.lab.textio import EXIT_FINE, EXIT_INTERRUPTED, EXIT_USAGE, EXIT_WRONG, main_guard
 
 __all__ = [
     "MAX_PARALLEL",
     "PAGE",
-    "REPORTS",
     "TEST_SECONDS",
     "Ending",
     "Tree",
@@ -64,7 +64,6 @@ __all__ = [
 ]
 
 _TOP: Final = Path(__file__).resolve().parents[2]
-REPORTS: Final = _TOP / "reports"
 PAGE: Final = "mutants.md"
 TEST_SECONDS: Final = 60.0
 """How long the tests of one fault may take before they count as hung."""
@@ -366,7 +365,7 @@ def _report(mutants: Sequence[Mutant], verdicts: dict[str, Verdict], *, write: b
 
 def _write(mutants: Sequence[Mutant], verdicts: dict[str, Verdict]) -> int:
     """Write the page of the whole list; rows that this run did not make stay as they were."""
-    path = REPORTS / PAGE
+    path = reports_folder() / PAGE
     said = said_before(path.read_text(encoding="utf-8")) if path.is_file() else {}
     said |= {mutant.name: said_of(mutant, verdicts[mutant.name]) for mutant in mutants}
     all_mutants = [written(entry, _text_of(entry["module"])) for entry in read_list().entries]
@@ -374,7 +373,7 @@ def _write(mutants: Sequence[Mutant], verdicts: dict[str, Verdict]) -> int:
     if missing:
         print(f"not written, since nothing is known of: {', '.join(missing)}")
         return EXIT_WRONG
-    replace_together(REPORTS, {PAGE: mutants_page(all_mutants, said)})
+    replace_together(reports_folder(), {PAGE: mutants_page(all_mutants, said)})
     return EXIT_FINE
 
 

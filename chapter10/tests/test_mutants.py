@@ -10,6 +10,7 @@ import unittest
 from pathlib import Path
 from unittest import mock
 
+from chapter10.experiments import reports_folder
 from chapter10.lab import mutants as command
 from chapter10.lab.mutants import Tree, Verdict, mutants_page, run, said_before, said_of
 from chapter10.lab.mutations import Mutant, automatic, extent, read_list, written
@@ -223,7 +224,7 @@ class TheCommittedPage(unittest.TestCase):
 
     def test_it_has_the_faults_of_the_list_and_none_survived_without_a_reason(self) -> None:
         """An entry that was added since then is missing here: `python -m chapter10.lab.mutants --write`."""
-        page = (command.REPORTS / command.PAGE).read_text(encoding="utf-8")
+        page = (reports_folder() / command.PAGE).read_text(encoding="utf-8")
         rows = [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith("| ")][1:]
         entries = read_list().entries
 
