@@ -35,6 +35,7 @@ def command_line(groups: Sequence[str]) -> argparse.ArgumentParser:
     """Return the parser of `python -m chapter10.experiments`, for these groups."""
     parser = argparse.ArgumentParser(
         prog="python -m chapter10.experiments",
+        usage="%(prog)s [--group GROUP] [OPTION ...]",  # all of them would bury the one line of a mistake
         description="Run the chapter's five experiments and print what they show, as JSON.",
         allow_abbrev=False,
     )

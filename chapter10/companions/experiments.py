@@ -141,6 +141,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run what the arguments say (those of the process if None) and return the exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m chapter10.companions.experiments",
+        usage="%(prog)s [--group GROUP] [OPTION ...]",  # thirteen names would bury the one line of a mistake
         description="Run the experiments of the companions and print what they show, as JSON.",
         allow_abbrev=False,
     )
