@@ -90,12 +90,12 @@ def _told(answer: object) -> str:
     return "nothing" if answer is None else str(answer)
 
 
-def guards_page() -> str:
+def guards_page(seen: Exploration | None = None) -> str:
     """Return the Markdown page with a shortest broken history for each guard, in text and in Mermaid.
 
-    It explores the whole world first; the counts on the page are those of that run.
+    `seen`: the exploration of `World()` whose counts stand on the page; without it the world is explored first.
     """
-    seen = Explorer(World()).run()
+    seen = Explorer(World()).run() if seen is None else seen
     assert seen.finished and seen.broken is None
     promises = "\n".join(
         f"| {i.number} | {i.sentence} | {', '.join(f'`{name}`' for name in i.constraints) or '-'} |"

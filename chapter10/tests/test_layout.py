@@ -631,7 +631,7 @@ class WhatNoFileDoes(LayoutTestCase):
         findings = []
         for source in python_files():
             calls = [node for node in nodes(source.tree) if isinstance(node, ast.Call)]
-            yields = {call.func for call in calls if [ast.unparse(one) for one in call.args[:2]] == ["0"]}
+            yields = {call.func for call in calls if _is_zero(call.args)}
             awaited = {
                 node.value.func
                 for node in nodes(source.tree)
@@ -735,6 +735,11 @@ def is_ambient(origin: str) -> bool:
     if origin in SEEDED or any(origin.startswith(f"{seeded}.") for seeded in SEEDED):
         return False
     return origin in CLOCKS | CHANCE | {"time.sleep"} or ("." in origin and origin.split(".")[0] in CHANCE_MODULES)
+
+
+def _is_zero(arguments: list[ast.expr]) -> bool:
+    """Whether a call has the one argument 0."""
+    return len(arguments) == 1 and isinstance(arguments[0], ast.Constant) and repr(arguments[0].value) == "0"
 
 
 class Files(LayoutTestCase):
