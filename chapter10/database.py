@@ -176,7 +176,7 @@ class Database:
             raise _store_error(error) from error
 
     def rows(self, sql: str, parameters: Sequence[object] = ()) -> list[Any]:
-        """Return all rows of a query, which carries its own LIMIT. Raises `StoreError`."""
+        """Return all rows of a query, which says itself how many there may be. Raises `StoreError`."""
         try:
             return self.connection.execute(sql, parameters).fetchall()
         except sqlite3.Error as error:

@@ -77,6 +77,7 @@ PROBE_SECONDS: Final = 60.0
 """How long a probe may take before another one is let through: longer than a connect and a read together."""
 
 _CALLER_MISTAKES: Final = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, AssertionError)
+"""No failures of the dependency. A retry judges in the same way; a test holds the two together (X-52)."""
 
 
 class BreakerError(CodedError, ValueError):

@@ -107,6 +107,7 @@ _MAX_DOUBLINGS: Final = 40
 _GRACE_S: Final = 1.0
 """Seconds that an attempt has to stop after its time-out."""
 _CALLER_MISTAKES: Final = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, AssertionError)
+"""No failures of the dependency. The breaker judges in the same way; a test holds the two together (X-52)."""
 
 
 class RetryError(CodedError, ValueError):

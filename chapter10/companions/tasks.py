@@ -12,7 +12,7 @@ T5  Whether our own limit ended it is known from our own record, and not from th
     `TimeoutError` for reasons of its own.
 
 What it does not do: end a task that ignores its cancel. Such a task runs on as long as the loop does, and `asyncio.run`
-waits for it at its end. Only a process can be ended from outside: see `companions.cancellation.stop_process`.
+waits for it at its end. Only a process can be ended from outside: see `companions.process_stop`.
 Source: the document on interruption, sections 3 and 4 (claims I4-008, I4-020, I4-098; X-06).
 """
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from chapter10.companions.adaptive_caller import AdaptiveCaller, AdaptivePolicy
 from chapter10.companions.budget import Budget, BudgetExhausted
-from chapter10.companions.circuit_breaker import CircuitBreaker, CircuitOpenError
+from chapter10.companions.circuit_breaker import CircuitBreaker, CircuitOpenError, judge
 from chapter10.companions.retry import (
     CONNECT_RANGE_MS,
     EFFECTS,
@@ -633,6 +633,21 @@ class Limits(RetryTestCase):
             self.retry(Script(TimeoutError()), breaker=breaker, classify=broken)
         record = breaker.statistics()
         self.assertEqual((record.failures, record.neutral, record.permitted), (3, 5, 8))
+
+    def test_a_retry_and_a_breaker_judge_the_same_error_in_the_same_way(self) -> None:
+        """Whether a call goes through `retry` or through the breaker alone, the same errors open the circuit."""
+        for error in (
+            TimeoutError(), ConnectionResetError(), OSError(), RuntimeError(), ConnectFailed(), ReadTimedOut(),
+            ReadTimedOut(whole_limit=False), ConnectTimedOut(whole_limit=False), TypeError(), ValueError(), KeyError(),
+            AttributeError(), ZeroDivisionError(), AssertionError(),
+        ):  # fmt: skip
+            with self.subTest(error=error):
+                breaker = CircuitBreaker(clock=self.clock)
+                with self.assertRaises(type(error)):
+                    self.retry(Script(error), policy=RetryPolicy(max_attempts=1), breaker=breaker)
+                record = breaker.statistics()
+                self.assertEqual("failure" if record.failures else "neutral", judge(error))
+                self.assertEqual(record.failures + record.neutral, 1)
 
     def test_the_same_error_object_gets_its_note_once(self) -> None:
         """An error that is raised again and again does not grow."""
