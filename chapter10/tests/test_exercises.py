@@ -26,7 +26,18 @@ from chapter10.companions.experiments import AREAS as COMPANION_AREAS
 from chapter10.experiments import GROUPS
 from chapter10.lab.exercises.__main__ import headings_of, main
 from chapter10.lab.exercises.book import CODE, CONCEPT, DESIGN, EXERCISES, STEPS, Exercise
-from chapter10.lab.exercises.checking import FAILED, NOT_STARTED, PASSED, Check, Failed, Verdict, expect, run_checks
+from chapter10.lab.exercises.checking import (
+    FAILED,
+    IN_CHINESE,
+    NOT_STARTED,
+    PASSED,
+    Check,
+    Failed,
+    Verdict,
+    expect,
+    in_chinese,
+    run_checks,
+)
 from chapter10.lab.exercises.judge import CHECKS, MAX_PRINTED, judge
 from chapter10.lab.exercises.judge import main as judge_main
 from chapter10.lab.exercises.schedules import MAX_STATEMENTS, Connection, Order, OrdersError, every_order
@@ -211,6 +222,21 @@ class TheChecks(unittest.TestCase):
                 self.assertEqual(failure.check, expected)
                 self.assertTrue(all((failure.called, failure.got, failure.expected, *failure.why)))
                 self.assertRegex(failure.claim, r"^C10-3\d\d$")
+
+    def test_the_words_of_a_failure_are_chinese_for_a_reader_of_chinese(self) -> None:
+        """Every fixed word stands in a check as it is spelled here, and a reader's value is left as it is."""
+        folder = TOP / "chapter10" / "lab" / "exercises"
+        pages = [text_of(path) for path in (*folder.glob("checks/*.py"), folder / "schedules.py")]
+        pages.append(text_of(folder / "checking.py").partition("\ndef unexpected")[2])
+        self.assertEqual([words for words in IN_CHINESE if not any(words in page for page in pages)], [])
+        self.assertEqual(in_chinese("test_found(the real catalog)"), "test_found(真实的目录)")
+        self.assertEqual(in_chinese("both have it: (1, 1)", value=True), "两个都领到了: (1, 1)")
+        self.assertEqual(in_chinese("['the real catalog']", value=True), "['the real catalog']")
+        for name, (_, verdict) in wrong_verdicts().items():
+            assert verdict.failure is not None
+            said = in_chinese(verdict.failure.called) + in_chinese(verdict.failure.expected)
+            with self.subTest(file=name):
+                self.assertNotRegex(said, r"\b(the|a|an|your|while|during) \w")
 
     def test_every_coding_exercise_has_two_wrong_files_or_more(self) -> None:
         """And every check is failed by one of them, but for those that only open the way."""

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from chapter10.lab.exercises.book import CODE, EXERCISES, STEPS, Exercise
-from chapter10.lab.exercises.checking import FAILED, NOT_STARTED, PASSED
+from chapter10.lab.exercises.checking import FAILED, NOT_STARTED, PASSED, in_chinese
 from chapter10.lab.strings import LANGUAGES, TABLE, choose_language, say
 from chapter10.lab.textio import EXIT_FINE, EXIT_MACHINE, EXIT_USAGE, EXIT_WRONG, display_width, main_guard, pad
 from chapter10.lab.workplace import ReadersFileError, read_text, save_text, work_folder
@@ -261,6 +261,8 @@ class _Desk:
         print(f"[X] {failure['check']}")
         for label in labels:
             text = _in(failure["why"], self.language) if label == "why" else failure[label]
+            if self.language == "zh" and label in ("called", "got", "expected"):
+                text = in_chinese(text, value=label == "got")
             first, *rest = text.split("\n")
             print(f"    {pad(say(f'exercises.{label}', self.language), width)}  {first}")
             for line in rest:

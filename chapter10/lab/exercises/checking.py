@@ -23,6 +23,7 @@ from chapter10.lab.strings import Text
 
 __all__ = [
     "FAILED",
+    "IN_CHINESE",
     "NOT_STARTED",
     "PASSED",
     "Check",
@@ -34,6 +35,7 @@ __all__ = [
     "catches",
     "expect",
     "function_of",
+    "in_chinese",
     "run_checks",
     "unexpected",
 ]
@@ -44,6 +46,54 @@ NOT_STARTED: Final = "not started"
 
 Names = Mapping[str, Any]
 """What a reader's file defines, by name."""
+
+IN_CHINESE: Final[Mapping[str, str]] = {
+    # what was done
+    "the real catalog": "真实的目录",
+    "the real store": "真实的作业库",
+    "a catalog that never finds your tool": "永远找不到你的工具的目录",
+    "a catalog that ignores the grants": "不看权限的目录",
+    "a catalog that refuses exactly enough": "恰好够也拒绝的目录",
+    "a catalog that lets one byte too many through": "多一个字节也放行的目录",
+    "a catalog that hands out what fits": "放得下几份就给几份的目录",
+    "a catalog that returns an empty list": "返回空列表的目录",
+    "a catalog that answers denied": "回答 denied 的目录",
+    "a store without the guard lease_expired": "没有 lease_expired 这道防护的库",
+    "a store without the guard stale_attempt": "没有 stale_attempt 这道防护的库",
+    "a store whose lease ends a moment late": "租约晚一刻到期的库",
+    " of a queued job": "，作业在排队",
+    " of a job held until 3": "，作业被别人持有到时刻 3",
+    " of a job that does not exist": "，没有这份作业",
+    " of a succeeded job": "，作业已成功",
+    " on two connections, ": "，两个连接，",
+    "a queued job": "作业在排队",
+    "a job whose lease is over": "租约已到期",
+    "the row after that": "此后的那一行",
+    "the row after ": "那一行，执行之后：",
+    "count reads in flight during ": "数在途的读取：",
+    " while 2 reads are in flight": "，此时有 2 个读取在途",
+    # what came back
+    "your test passes": "你的测试通过了",
+    "nothing of that name": "没有这个名字",
+    "it waits for ever": "一直在等",
+    "it returned or went on": "返回了，或者继续运行",
+    "both have it": "两个都领到了",
+    "neither can go on": "两个都走不下去",
+    # what should have
+    "your test fails (AssertionError)": "你的测试失败（AssertionError）",
+    "it asserts, and returns nothing": "用 assert 断言，不返回值",
+    "no exception": "没有异常",
+    "no open transaction": "没有未结束的事务",
+    "a whole number of cents": "整数，单位是分",
+    "a dict with 5 entries": "有 5 个条目的字典",
+    "it returns": "会返回",
+    "at most 2": "最多 2",
+    "True or False": "True 或 False",
+    ", the other None, in all of the ": "，另一个得到 None；次序一共有 ",
+    "one gets ": "一个得到 ",
+    " orders": " 种，种种如此",
+}
+"""The fixed words of the failures, for a reader of Chinese; names, calls and values stay as they are."""
 
 _MAX_VALUE: Final = 400
 """Characters of one value in a failure; a longer one is cut."""
@@ -135,6 +185,20 @@ def unexpected(check: str, error: BaseException, filename: str) -> Failure:
         why=why,
         claim="C10-313",
     )
+
+
+def in_chinese(text: str, *, value: bool = False) -> str:
+    """Return what was called, got or expected with our fixed words in Chinese.
+
+    `value`: the text may be a value of the reader's, which nobody rewrites: only if ours is all of it, or all
+    before its first colon.
+    """
+    if value:
+        ours, colon, rest = text.partition(": ")
+        return IN_CHINESE.get(ours, ours) + colon + rest
+    for words in sorted(IN_CHINESE, key=len, reverse=True):
+        text = text.replace(words, IN_CHINESE[words])
+    return text
 
 
 # What checks are made of -------------------------------------------------------------------------
