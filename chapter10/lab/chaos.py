@@ -88,18 +88,28 @@ class Chaos:
 
 
 def run_chaos(
-    folder: Path, *, seconds: float, workers: int, seed: int, clock: _Clock = time.time, sleep: _Sleep = time.sleep
+    folder: Path,
+    *,
+    seconds: float,
+    workers: int,
+    seed: int,
+    steps: int | None = None,
+    clock: _Clock = time.time,
+    sleep: _Sleep = time.sleep,
 ) -> Chaos:
     """Make chaos for `seconds` in an empty folder, let the workers come to an end, and return the figures.
 
+    `steps`: do so many things instead, however long they take on a slow machine.
     Raises `StoreError`, `OSError`.
     """
     run = _Run(folder, workers, random.Random(seed), clock, sleep)
     try:
         with JobStore(run.path, [CHAOS_WORK], busy_seconds=_BUSY_SECONDS) as store:
             end = clock() + seconds
-            while clock() < end:
+            taken = 0
+            while clock() < end if steps is None else taken < steps:
                 run.step(store)
+                taken += 1
             run.drain(store)
         run.leave()
     finally:

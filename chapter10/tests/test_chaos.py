@@ -27,11 +27,13 @@ class ChaosTestCase(FolderTestCase):
     """A short run, looked at from all sides."""
 
     def test_nothing_is_lost_and_nothing_is_doubled(self) -> None:
-        """Two seconds of kills, stops, cancels and repeats; then every accepted job has ended, once.
+        """Some fifty kills, stops, cancels and repeats; then every accepted job has ended, once.
+
+        The command makes longer runs, as long as one likes.
 
         Claims: C10-227.
         """
-        run = chaos.run_chaos(self.folder, seconds=2, workers=2, seed=7)
+        run = chaos.run_chaos(self.folder, seconds=0, workers=2, seed=7, steps=50)
         figures = run.figures
         self.assertEqual(run.wrong, [])
         self.assertEqual((figures["lost"], figures["duplicated"]), (0, 0))
@@ -108,17 +110,19 @@ class TwoTerminals(FolderTestCase):
     """The lab that a reader does by hand, played for real."""
 
     @unittest.skipUnless(POSIX, "needs SIGSTOP")
-    def test_twenty_exports_survive_a_kill_and_a_freeze(self) -> None:
+    def test_exports_survive_a_kill_and_a_freeze(self) -> None:
         """Every job ends once, the late delivery is refused and shows in the statistics, and the watcher saw the truth.
+
+        Eight of them here; the command plays twenty.
 
         Claims: C10-226, C10-227, C10-228.
         """
-        story = two_terminals.play(self.folder)
+        story = two_terminals.play(self.folder, exports=8)
         self.assertEqual(story.wrong, [])
         with JobStore(self.folder / "jobs.db") as store:
             jobs = store.list_jobs("alice", limit=100)
-            self.assertEqual([job["state"] for job in jobs], ["succeeded"] * 20)
-            self.assertEqual(store.db.execute("SELECT count(*) FROM receipts").fetchone()[0], 20)
+            self.assertEqual([job["state"] for job in jobs], ["succeeded"] * 8)
+            self.assertEqual(store.db.execute("SELECT count(*) FROM receipts").fetchone()[0], 8)
             for job_id, attempt in (story.killed, story.frozen):
                 self.assertEqual(store.get("alice", job_id)["attempt"], attempt + 1)
         self.assertGreaterEqual(story.stats["totals"]["late_deliveries_refused"], 1)
@@ -128,7 +132,7 @@ class TwoTerminals(FolderTestCase):
         self.assertIn("claims, attempt 2", text)
         self.assertTrue(text.isascii())
         tables = [path.name for path in (self.folder / "jobs.db.results").iterdir() if path.suffix == ".csv"]
-        self.assertEqual(len(tables), 20)
+        self.assertEqual(len(tables), 8)
 
     def test_what_to_type_by_hand(self) -> None:
         """The commands that it prints exist, and need no characters beyond ASCII."""
