@@ -475,6 +475,16 @@ class Floors(LayoutTestCase):
                 if name:
                     self.assertEqual(len(source.tree.body), 1)
 
+    def test_a_package_says_where_each_of_its_modules_belongs(self) -> None:
+        """The docstrings of `companions` and `lab` are maps: they name all that is in them, and nothing else."""
+        for package in ("companions", "lab"):
+            inside = {name.split(".")[1] for name in modules() if name.startswith(f"{package}.")}
+            told = ast.get_docstring(modules()[package].tree) or ""
+            with self.subTest(package=package):
+                self.assertEqual(sorted(inside - set(re.findall(r"\w+", told))), [])
+                firsts = set(re.findall(r"^    (\w+) ", told, re.MULTILINE))
+                self.assertEqual(sorted(firsts - inside), [])
+
 
 class PublicNames(LayoutTestCase):
     """The public face is small and visible."""
