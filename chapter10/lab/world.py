@@ -28,7 +28,6 @@ from chapter10.canonical import CodedError
 
 __all__ = [
     "EMPTY",
-    "JOB_COLUMNS",
     "LOOKS",
     "MONTHS",
     "NOTHING_SEEN",
@@ -47,12 +46,6 @@ __all__ = [
     "actions",
 ]
 
-JOB_COLUMNS: Final = (
-    "id", "owner", "action_key", "intent", "state", "attempt", "max_attempts", "deadline", "ready_at",
-    "lease_until", "done", "total", "error", "ended_at",
-)  # fmt: skip
-"""The columns of `jobs` in the order of the table."""
-
 OWNERS: Final = ("alice", "bob", "carol")
 WORKERS: Final = ("worker A", "worker B", "worker C")
 STRANGER: Final = "mallory"
@@ -66,7 +59,7 @@ TOTAL: Final = 2
 
 
 class Row(NamedTuple):
-    """One row of `jobs`."""
+    """One row of `jobs`: its columns in the order of the table."""
 
     id: int
     owner: str
@@ -84,6 +77,10 @@ class Row(NamedTuple):
     ended_at: float | None
 
 
+_COLUMNS: Final = ", ".join(Row._fields)
+_PLACES: Final = ", ".join("?" * len(Row._fields))
+
+
 class Content(NamedTuple):
     """What the store holds: the rows of `jobs` by id, and of `receipts` as (job_id, attempt, sha256, data)."""
 
@@ -94,6 +91,9 @@ class Content(NamedTuple):
         """Return the row of a job, or None."""
         return next((row for row in self.rows if row.id == job_id), None)
 
+
+EMPTY: Final = Content((), ())
+"""A store that nobody has used yet."""
 
 Memory = tuple[tuple[tuple[int, int], ...], ...]
 """For each worker the (job_id, attempt) pairs that it was handed, in order."""
@@ -284,17 +284,15 @@ class Bench:
         return ", ".join(answers)
 
     def _read(self) -> Content:
-        columns = ", ".join(JOB_COLUMNS)
-        rows = tuple(map(Row._make, self._db.execute(f"SELECT {columns} FROM jobs ORDER BY id")))
+        rows = tuple(map(Row._make, self._db.execute(f"SELECT {_COLUMNS} FROM jobs ORDER BY id")))
         receipts = tuple(self._db.execute("SELECT job_id, attempt, sha256, data FROM receipts ORDER BY job_id"))
         return Content(rows, receipts)
 
     def _restore(self, content: Content) -> None:
         db = self._db
-        columns, places = ", ".join(JOB_COLUMNS), ", ".join("?" * len(JOB_COLUMNS))
         db.execute("BEGIN")
         db.execute("DELETE FROM jobs")
-        db.executemany(f"INSERT INTO jobs ({columns}) VALUES ({places})", content.rows)
+        db.executemany(f"INSERT INTO jobs ({_COLUMNS}) VALUES ({_PLACES})", content.rows)
         if content.receipts != self._content.receipts:
             db.execute("DELETE FROM receipts")
             db.executemany("INSERT INTO receipts (job_id, attempt, sha256, data) VALUES (?, ?, ?, ?)", content.receipts)
@@ -304,9 +302,6 @@ class Bench:
             db.execute("UPDATE sqlite_sequence SET seq = ? WHERE name = 'jobs'", (newest,))
         db.execute("COMMIT")
         self._content = content
-
-
-EMPTY: Final = Content((), ())
 
 
 def _of_owner(content: Content, owner: str) -> Row | None:
