@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NoReturn
 
-from chapter10.canonical import is_unicode
+from chapter10.canonical import CanonicalError, canonical, is_unicode
 
 __all__ = ["MAX_TIME", "Arguments"]
 
@@ -64,3 +64,13 @@ class Arguments:
         if not low <= found <= self._max_seconds:
             self.refuse(f"{name} is not from {low} to {self._max_seconds} seconds")
         return float(found)
+
+    def json(self, value: object, name: str, most_bytes: int) -> str:
+        """Return the canonical form of a JSON value, `most_bytes` of UTF-8 at most, or refuse the value by its name."""
+        try:
+            text = canonical(value)
+        except CanonicalError as error:
+            raise self._refusal(f"{name}: {error.reason}") from error
+        if len(text.encode("utf-8")) > most_bytes:
+            self.refuse(f"{name} exceeds {most_bytes} bytes")
+        return text

@@ -43,7 +43,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple
 
-from chapter10.canonical import CanonicalError, CodedError, canonical
+from chapter10.canonical import CodedError
 from chapter10.companions.arguments import Arguments
 from chapter10.database import BUSY_SECONDS, Database
 
@@ -426,7 +426,7 @@ class CancelStore:
         the connection in the same transaction, only when the result is stored now; an error in it undoes both.
         Raises `LostInvocation`, `CancelStoreError` (`not_found`, `bad_input`).
         """
-        text = _json(result)
+        text = _arguments.json(result, "result", MAX_RESULT_BYTES)
         with self._held(trace_id, span_id, fence, epoch) as db:
             row = self._stopped_or(db, trace_id, span_id, fence, epoch)
             if row.state != "running":
@@ -634,13 +634,3 @@ def _check_address(trace_id: object, span_id: object, epoch: object) -> None:
 def _check_epoch(epoch: object) -> None:
     if epoch is not None:
         _whole(epoch, "epoch", 1, _MAX_WHOLE)
-
-
-def _json(value: object) -> str:
-    try:
-        text = canonical(value)
-    except CanonicalError as error:
-        raise CancelStoreError("bad_input", f"result: {error.reason}") from error
-    if len(text.encode("utf-8")) > MAX_RESULT_BYTES:
-        raise CancelStoreError("bad_input", f"result exceeds {MAX_RESULT_BYTES} bytes")
-    return text

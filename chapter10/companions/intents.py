@@ -24,7 +24,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from chapter10.canonical import CanonicalError, CodedError, canonical, text_digest
+from chapter10.canonical import CodedError, canonical, text_digest
 from chapter10.companions.arguments import Arguments
 
 __all__ = [
@@ -191,12 +191,7 @@ def _stable_fields(fields: object) -> dict[str, Any]:
     """Return a copy of the fields with text in NFC; refuse what is not the same on every attempt."""
     if type(fields) is not dict:
         refuse("the intent is not a dict")
-    try:
-        text = canonical(fields)
-    except CanonicalError as error:
-        raise IdempotencyError("bad_input", f"the intent: {error.reason}") from error
-    if len(text.encode("utf-8")) > MAX_INTENT_BYTES:
-        refuse(f"the intent exceeds {MAX_INTENT_BYTES} bytes")
+    _arguments.json(fields, "the intent", MAX_INTENT_BYTES)
     stable: dict[str, Any] = _stable(fields)
     return stable
 

@@ -37,6 +37,7 @@ __all__ = [
     "Verdict",
     "derive_event_id",
     "growing_delay",
+    "json_of",
     "milliseconds",
     "need_transaction",
     "number",
@@ -81,6 +82,7 @@ refuse: Final = _arguments.refuse
 text_of: Final = _arguments.text
 whole: Final = _arguments.whole
 number: Final = _arguments.number
+json_of: Final = _arguments.json
 seconds: Final = _arguments.seconds
 
 

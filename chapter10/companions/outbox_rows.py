@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Literal
 
-from chapter10.canonical import CanonicalError, canonical, text_digest
+from chapter10.canonical import canonical, text_digest
 from chapter10.companions.messages import (
     BATCH_LIMIT,
     HORIZON_S,
@@ -34,6 +34,7 @@ from chapter10.companions.messages import (
     Verdict,
     derive_event_id,
     growing_delay,
+    json_of,
     milliseconds,
     need_transaction,
     number,
@@ -232,6 +233,8 @@ class Outbox:
         if ordering_key is not None:
             text_of(ordering_key, "ordering_key")
         whole(priority, "priority", -MAX_PRIORITY, MAX_PRIORITY)
+        if compensates is not None:
+            text_of(compensates, "compensates")
         text, sha256 = _content(topic, payload, ordering_key, compensates)
         later = milliseconds(seconds(delay_s, "delay_s", 0))
         anchor = None if compensates is None else self._place(db, compensates, ordering_key)
@@ -389,7 +392,7 @@ class Outbox:
             refuse("a compensation has the ordering key of what it undoes")
         row = db.execute(
             "SELECT coalesce(anchor, id), ordering_key FROM outbox WHERE event_id = ?",
-            (text_of(event_id, "compensates"),),
+            (event_id,),
         ).fetchone()
         if row is None:
             raise OutboxError("not_found", "there is no event to compensate")
@@ -504,14 +507,8 @@ class OutboxWriter:
 
 def _content(topic: str, payload: Any, ordering_key: str | None, compensates: str | None) -> tuple[str, str]:
     """Return the canonical text of a payload and the digest of all that a receiver could tell apart."""
-    try:
-        text = canonical(payload)
-        frame = canonical([topic, ordering_key, compensates])
-    except CanonicalError as error:
-        raise OutboxError("bad_input", f"the payload: {error.reason}") from error
-    if len(text.encode("utf-8")) > MAX_PAYLOAD_BYTES:
-        refuse(f"the payload exceeds {MAX_PAYLOAD_BYTES} bytes")
-    return text, text_digest(frame + text)
+    text = json_of(payload, "the payload", MAX_PAYLOAD_BYTES)
+    return text, text_digest(canonical([topic, ordering_key, compensates]) + text)
 
 
 def _change(db: sqlite3.Connection, sql: str, rows: Sequence[tuple[object, ...]]) -> int:
