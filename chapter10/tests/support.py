@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -40,6 +41,10 @@ def _temporary_folder() -> str | None:
 
 if (_folder := _temporary_folder()) is not None:
     tempfile.tempdir = _folder  # for what runs in this process; a child is told by its environment
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell that runs the tests in the background ignores Ctrl-C for them, and every child would inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class FolderTestCase(unittest.TestCase):
