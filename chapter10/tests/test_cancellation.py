@@ -377,7 +377,7 @@ class LongLoops(unittest.TestCase):
         enough = threading.Event()
 
         def compute(token: CancelToken) -> str:
-            enough.wait(20)
+            enough.wait(60)
             return "done"
 
         async def heart() -> None:
@@ -406,7 +406,7 @@ class LongLoops(unittest.TestCase):
         async def main(loop: VirtualLoop) -> None:
             task = loop.create_task(in_thread(compute, token))
             await asyncio.sleep(0)
-            started.wait(20)
+            started.wait(60)
             token.cancel("user")
             with self.assertRaises(ToolCancelled):
                 await task
@@ -847,10 +847,10 @@ class KnownWrongTwins(FolderTestCase):
                 task = loop.create_task(run(compute, CancelToken()))
                 await asyncio.sleep(0)
                 await asyncio.sleep(0)
-                started.wait(20)
+                started.wait(60)
                 task.cancel()
                 await until_done(task)
-                seen = ended.wait(20) if run is in_thread else ended.is_set()
+                seen = ended.wait(60) if run is in_thread else ended.is_set()
                 release.set()
                 self.assertTrue(task.cancelled())
                 self.assertTrue(seen)

@@ -1248,7 +1248,7 @@ class Time(RegistryTestCase):
 
         def blocking(order_id: str) -> str:
             calls.append(order_id)
-            release.wait(20)
+            release.wait(60)
             landed.set()
             return "late"
 
@@ -1262,12 +1262,12 @@ class Time(RegistryTestCase):
             self.assertAlmostEqual(loop.time() - before, 1.0)
             self.assertEqual((calls, registry.running), (["A"], 1))
             release.set()
-            self.assertTrue(landed.wait(20))
+            self.assertTrue(landed.wait(60))
 
         self.run_virtual(main)
         for thread in threading.enumerate():
             if thread.name == "tool handler":
-                thread.join(20)
+                thread.join(60)
         self.assertEqual((calls, registry.running), (["A"], 0))
 
     def test_a_thread_can_be_told_to_stop(self) -> None:

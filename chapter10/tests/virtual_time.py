@@ -15,7 +15,7 @@ __all__ = ["VirtualLoop", "pause", "run_virtual"]
 
 T = TypeVar("T")
 
-IDLE_SECONDS = 20.0
+IDLE_SECONDS = 60.0
 """How long, in real time, a loop without timers waits for a thread before the test fails instead of hanging."""
 
 
