@@ -803,7 +803,7 @@ NOT_FUZZED: Final[dict[str, tuple[str, ...]]] = {
         "StreamingToolExecutor.is_safe", "StreamingToolExecutor.state_of",
     ),
     "it is the check itself": (
-        "refuse", "text_of", "whole", "number", "seconds", "milliseconds", "need_transaction",
+        "Arguments", "is_unicode", "milliseconds", "need_transaction",
     ),
     "it wires parts together that are fuzzed by themselves": ("Gateway", "invoke_tool", "saga_demonstration"),
     "it starts or stops processes": ("ChildProcess", "ChildContext", "serve", "stop_process", "sigterm_is_a_request"),
