@@ -43,6 +43,7 @@ __all__ = [
     "Side",
     "Spread",
     "Table",
+    "by_turns",
     "chunks",
     "compare",
     "exponent",
@@ -298,6 +299,29 @@ def compare(
         computes,
         beats,
     )
+
+
+def by_turns(
+    sides: Sequence[Side],
+    *,
+    count: int,
+    repeats: int,
+    clocks: tuple[Clock, Clock] = (time.perf_counter, time.process_time),
+) -> list[tuple[Spread, Spread]]:
+    """Measure several sides, each once in a round, and return wall and processor seconds of one operation of each.
+
+    The first of `repeats` + 1 rounds does not count, and the order of the sides changes from round to round.
+    """
+    gc.collect()
+    taken: list[list[tuple[float, float]]] = [[] for _ in sides]
+    for number in range(repeats + 1):
+        places = range(len(sides))
+        for place in places if number % 2 else reversed(places):
+            taken[place].append(timed(sides[place](), *clocks))
+    return [
+        (Spread.of([wall / count for wall, _ in each[1:]]), Spread.of([computed / count for _, computed in each[1:]]))
+        for each in taken
+    ]
 
 
 def peak_bytes(run: Callable[[], object]) -> int:

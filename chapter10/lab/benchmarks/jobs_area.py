@@ -8,18 +8,17 @@ Source: claims C10-150 to C10-154; what the chapter leaves open about cost.
 
 from __future__ import annotations
 
+import itertools
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from functools import partial
 from pathlib import Path
-from statistics import median
 from typing import Any, Final
 
 from chapter10.canonical import canonical, text_digest
 from chapter10.jobs import MIGRATIONS, JobStore
 from chapter10.lab.benchmarks.contention import measure_contention
-from chapter10.lab.benchmarks.instrument import Finding, Growth, Plan, Table, chunks, compare, ready, timed
+from chapter10.lab.benchmarks.instrument import Finding, Growth, Plan, Side, Table, by_turns, chunks, compare, ready
 
 __all__ = ["BareJobs", "fill_history", "live", "measure"]
 
@@ -214,25 +213,25 @@ def _history(plan: Plan) -> Iterator[Finding]:
 
 def _growth(name: str, stores: list[JobStore], sizes: tuple[int, ...], plan: Plan) -> Finding:
     """Measure one verb on all files by turns."""
-    calls = [_VERBS[name](store) for store in stores]
-    count, repeats = plan.pick(3, 10), plan.pick(5, 31)
-    costs: list[list[float]] = [[] for _ in stores]
-    for number in range(repeats + 1):
-        for place in range(len(stores)) if number % 2 else reversed(range(len(stores))):
-            prepare, call = calls[place]
-            given = [prepare(f"{name} {number} {n}") for n in range(count)]
-            wall, _ = timed(partial(_each, call, given))
-            if number:
-                costs[place].append(wall / count)
+    count = plan.pick(3, 10)
+    sides = [_calls(name, store, count) for store in stores]
+    costs = by_turns(sides, count=count, repeats=plan.pick(5, 31))
     for store in stores:  # the next verb finds no live job either
         while sum(store.sweep(now=1000, limit=1000).values()):
             pass
-    return Growth(f"{name}, finished jobs kept", sizes, tuple(map(median, costs)), most=1.2)
+    return Growth(f"{name}, finished jobs kept", sizes, tuple(wall.median for wall, _ in costs), most=1.2)
 
 
-def _each(call: Callable[..., object], given: list[tuple[Any, ...]]) -> None:
-    for arguments in given:
-        call(*arguments)
+def _calls(name: str, store: JobStore, count: int) -> Side:
+    """Return a side that makes `count` calls of a verb, each with arguments that were made ready for it."""
+    prepare, call = _VERBS[name](store)
+    numbers = itertools.count()
+
+    def side() -> Callable[[], object]:
+        given = [prepare(f"{name} {number}") for number in itertools.islice(numbers, count)]
+        return lambda: [call(*arguments) for arguments in given]
+
+    return side
 
 
 _Verb = tuple[Callable[[str], tuple[Any, ...]], Callable[..., object]]

@@ -12,14 +12,14 @@ import asyncio
 import itertools
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from itertools import islice
 from pathlib import Path
 from typing import Final
 
 from chapter10.canonical import canonical
 from chapter10.companions.outbox import BATCH_LIMIT, TABLES, Outbox, Relay
-from chapter10.lab.benchmarks.instrument import Finding, Growth, Plan, Side, compare, peak_bytes
+from chapter10.lab.benchmarks.instrument import Finding, Growth, Plan, Side, by_turns, compare, peak_bytes
 
 __all__ = ["BareRelay", "measure"]
 
@@ -112,16 +112,18 @@ def measure(plan: Plan) -> Iterator[Finding]:
 
 def _growth(plan: Plan, runner: asyncio.Runner) -> Finding:
     sizes = plan.pick((0, 300, 1000), (0, 10_000, 100_000))
-    costs, peaks = [], []
-    for size in sizes:
-        plan.report(f"outbox: {size:,} messages sent before")
-        with Outbox(plan.folder / f"outbox-after-{size}.db", clock=lambda: 0.0) as outbox:
+    count = plan.pick(100, 1000)
+    with ExitStack() as stack:
+        sides = []
+        for size in sizes:
+            plan.report(f"outbox: {size:,} messages sent before")
+            outbox = stack.enter_context(Outbox(plan.folder / f"outbox-after-{size}.db", clock=lambda: 0.0))
             outbox.database.connection.execute("PRAGMA synchronous=OFF")
             if size:
                 _ours(runner, outbox, size, False)()()
-            side = _ours(runner, outbox, plan.pick(100, 1000), False)
-            costs.append(compare("", side, side, count=plan.pick(100, 1000), repeats=plan.pick(3, 7)).ours.median)
-            peaks.append(peak_bytes(side()))
+            sides.append(_ours(runner, outbox, count, False))
+        costs = [computed.median for _, computed in by_turns(sides, count=count, repeats=plan.pick(3, 15))]
+        peaks = [peak_bytes(side()) for side in sides]
     return Growth("relaying a message, so many sent before", sizes, tuple(costs), tuple(peaks), most=1.2)
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from chapter10.concurrency import bounded_reads, stream_reads
-from chapter10.lab.benchmarks.instrument import Finding, Growth, Plan, Table, compare, peak_bytes, ready_async
+from chapter10.lab.benchmarks.instrument import Finding, Growth, Plan, Table, by_turns, compare, peak_bytes, ready_async
 
 __all__ = ["measure", "smallest_pool"]
 
@@ -112,7 +112,6 @@ def _streams(runner: asyncio.Runner, plan: Plan) -> Finding:
     for size in sizes:
         calls = [(f"{number:07}", number) for number in range(size)]
         run = ready_async(runner, lambda calls=calls: _streamed(calls))  # type: ignore[misc]
-        found = compare("", run, run, count=size, repeats=3)
-        costs.append(found.ours.median * size)
+        costs.append(by_turns([run], count=1, repeats=3)[0][1].median)
         peaks.append(peak_bytes(run()))
     return Growth(f"streamed reads, limit {_LIMIT}", sizes, tuple(costs), tuple(peaks))

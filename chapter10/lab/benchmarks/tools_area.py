@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import Final
 
 from chapter10.companions.registry import ToolRegistry, ToolSpec
-from chapter10.lab.benchmarks.instrument import Finding, Growth, Plan, compare, peak_bytes, ready_async
+from chapter10.lab.benchmarks.instrument import Finding, Growth, Plan, by_turns, compare, peak_bytes, ready_async
 
 __all__ = ["measure"]
 
@@ -56,13 +56,13 @@ def measure(plan: Plan) -> Iterator[Finding]:
                 computes=True,
             )
         sizes = plan.pick((1, 10, 100), (10, 1000, 10_000))
-        costs, peaks = [], []
+        sides, peaks = [], []
         for size in sizes:
             plan.report(f"tools: {size:,} registered")
             registry = _registry(size, _at_once)
-            side = ready_async(runner, lambda registry=registry: _invoked(registry, count))  # type: ignore[misc]
-            costs.append(compare("", side, side, count=count, repeats=5).ours.median)
+            sides.append(ready_async(runner, lambda registry=registry: _invoked(registry, count)))  # type: ignore[misc]
             peaks.append(peak_bytes(lambda size=size: _registry(size, _at_once)))  # type: ignore[misc]
+        costs = [computed.median for _, computed in by_turns(sides, count=count, repeats=repeats)]
         yield Growth("a call among so many tools", sizes, tuple(costs), tuple(peaks), most=1.2)
         together = plan.pick((1, 10, 50), (1, 100, 1000))
         costs = []
@@ -70,7 +70,7 @@ def measure(plan: Plan) -> Iterator[Finding]:
             plan.report(f"tools: {size:,} calls at once")
             registry = _registry(1, _giving_way, max_running=max(together))
             side = ready_async(runner, lambda registry=registry, size=size: _together(registry, size))  # type: ignore[misc]
-            costs.append(compare("", side, side, count=size, repeats=plan.pick(5, 15)).ours.median)
+            costs.append(by_turns([side], count=size, repeats=repeats)[0][1].median)
         yield Growth("a call of so many at once", together, tuple(costs))
 
 
