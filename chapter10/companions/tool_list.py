@@ -311,12 +311,32 @@ def _strict_json(text: str) -> object:
 
 
 def _refuse_doubled_keys(document: object) -> None:
-    pending: list[tuple[str, object]] = [("", document)]
-    while pending:
-        place, value = pending.pop()
-        if isinstance(value, _Doubled):
-            raise ToolListError("not_json", place.lstrip(".") or "document", f"the key {value.key!r} stands twice")
-        if isinstance(value, dict):
-            pending += [(f"{place}.{key}", member) for key, member in value.items()]
-        elif isinstance(value, list):
-            pending += [(f"{place}[{i}]", member) for i, member in enumerate(value)]
+    # The walk holds one step a level, and spells a place out only when it is named: a long key above many
+    # members would otherwise stand in memory once for each of them.
+    steps: list[str] = []
+    levels = [_containers([document], named=False)]
+    while levels:
+        for step, value in levels[-1]:
+            steps.append(step)
+            if isinstance(value, _Doubled):
+                place = "".join(steps).lstrip(".") or "document"
+                raise ToolListError("not_json", place, f"the key {value.key!r} stands twice")
+            levels.append(_containers(value))
+            break
+        else:
+            levels.pop()
+            del steps[len(levels) - 1 :]
+
+
+def _containers(
+    value: dict[str, Any] | list[Any], *, named: bool = True
+) -> Iterator[tuple[str, dict[str, Any] | list[Any]]]:
+    """Yield the members of a value that have members themselves, each with its step in a place."""
+    if isinstance(value, dict):
+        for key, member in value.items():
+            if isinstance(member, dict | list):
+                yield f".{key}", member
+    else:
+        for i, member in enumerate(value):
+            if isinstance(member, dict | list):
+                yield f"[{i}]" if named else "", member

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import tracemalloc
 import unittest
 from pathlib import Path
 from typing import Any
@@ -261,6 +262,17 @@ class FileTests(FolderTestCase):
         """1e999 reads as infinity, which no schema can hold."""
         error = self.refused(b'[{"name": "a", "inputSchema": {"maximum": 1e999}}]')
         self.assertEqual((error.code, error.place), ("bad_tool_list", "tools[0].inputSchema"))
+
+    def test_a_long_key_above_many_members_is_walked_in_flat_memory(self) -> None:
+        """Its place is spelled out for the one that is named, and not for each of its members."""
+        data = b'{"tools": [], "%s": [%s]}' % (b"k" * 500_000, b",".join([b"[0]"] * 500))
+        path = self.write(data)
+        tracemalloc.start()
+        try:
+            self.assertEqual(read_tool_list(path).tools, ())
+            self.assertLess(tracemalloc.get_traced_memory()[1], 100_000_000)  # the buffer for the largest file is in it
+        finally:
+            tracemalloc.stop()
 
     def test_a_key_of_the_file_cannot_break_the_line(self) -> None:
         """A key with a line end and one of a million characters still give one short line."""
