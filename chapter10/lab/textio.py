@@ -209,8 +209,12 @@ def print_json(value: object, stream: TextIO | None = None) -> None:
 def prepare_streams() -> None:
     """Let standard output and error write an escape for what their encoding lacks, instead of failing.
 
-    The encoding itself stays: it is what the console or the reader of the pipe expects.
+    The encoding itself stays: it is what the console or the reader of the pipe expects. A program that was started
+    with one of them closed writes to nobody instead.
     """
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - until the end of the program
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -168,6 +169,15 @@ class Streams(FolderTestCase):
         bug = run_python(["-c", f"{head}def main():\n    raise ZeroDivisionError\nmain_guard(main)"])
         self.assertEqual(bug.returncode, 1)
         self.assertIn("Traceback", bug.stderr)
+
+    @unittest.skipUnless(os.name == "posix", "needs a descriptor that can be closed")
+    def test_a_program_without_streams_has_its_exit_code(self) -> None:
+        """Standard output and error were closed before it began: nobody hears it, and it ends as it would."""
+        head = "from chapter10.lab.textio import main_guard\ndef main():\n    print('x')\n    "
+        start = "import os, sys\nos.close(1)\nos.close(2)\nos.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
+        for ending, code in (("return 1", 1), ("raise OSError('disk full')", 3)):
+            done = run_python(["-c", start, "-c", f"{head}{ending}\nmain_guard(main)"])
+            self.assertEqual((done.returncode, done.stdout, done.stderr), (code, "", ""))
 
     def test_a_reader_who_closes_the_pipe_is_no_failure(self) -> None:
         """A pager that was left early gives exit code 0 and no word on standard error."""
