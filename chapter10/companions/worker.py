@@ -61,6 +61,8 @@ __all__ = ["LOOK_SECONDS", "Backoff", "Handler", "Note", "Outcome", "Worker", "W
 LOOK_SECONDS: Final = 0.1
 """A checkpoint reads the job's row at most this often; in between it compares two numbers."""
 _MOST_SECONDS: Final = 24 * 60 * 60.0
+_NAP_SECONDS: Final = 0.5
+"""An idle worker that is asked to leave does so within this time, however seldom it looks for jobs."""
 _LOG_BUSY_SECONDS: Final = 1.0
 """A statistic is not worth a longer wait; the heartbeat waits with it."""
 
@@ -325,8 +327,11 @@ class Worker:
         """Do jobs until `stop` is called; return how many attempts were made.
 
         `jobs`: the most attempts. `drain`: also return when no job of the store is live any more. Raises
-        `StoreError` (`store_unavailable`) when the store breaks; a busy one is tried again.
+        `StoreError` (`store_unavailable`) when the store breaks; a busy one is tried again. `WorkerError`
+        (`bad_worker`) for `jobs` that are no number from 0.
         """
+        if jobs is not None and (type(jobs) is not int or jobs < 0):
+            raise WorkerError("bad_worker", "jobs is not a whole number from 0")
         made = 0
         with_thread = self._every != float("inf")
         if with_thread:
@@ -531,9 +536,16 @@ class Worker:
     def _wait_for_work(self, version: int) -> None:
         due = self._look.row(_NEXT_DUE)[0]
         while self._stop_at is None and (due is None or self.clock() < due):
-            self._sleep(self._poll)
+            self._nap()
             if self._version() != version:
                 return
+
+    def _nap(self) -> None:
+        """Sleep for one poll; a stop does not wait for the end of a long one."""
+        left = self._poll
+        while left > 0 and self._stop_at is None:
+            self._sleep(min(left, _NAP_SECONDS))
+            left -= _NAP_SECONDS
 
     def _version(self) -> int:
         return int(self._look.row("PRAGMA data_version")[0])

@@ -653,6 +653,20 @@ class Idle(WorkerTestCase):
         claimed_at = self.store.db.execute("SELECT at FROM events WHERE kind = 'running'").fetchone()[0]
         self.assertLessEqual(claimed_at - submitted_at[0], 0.25)
 
+    def test_a_stop_does_not_wait_for_the_end_of_a_long_poll(self) -> None:
+        """A signal does not end a sleep, so an idle worker takes its long ones in pieces."""
+        worker = self.worker(lambda context: REPORT, poll=3600)
+
+        def sleep(seconds: float) -> None:
+            self.clock.sleep(seconds)
+            if len(self.clock.slept) == 3:
+                worker.stop()
+
+        worker._sleep = sleep
+        self.assertEqual(worker.run(), 0)
+        self.assertEqual(len(self.clock.slept), 3)
+        self.assertLessEqual(max(self.clock.slept), 0.5)
+
     def test_an_idle_worker_knows_when_a_job_becomes_due(self) -> None:
         """A pause and a lease that end are seen without anybody writing."""
         for number, due in enumerate((4.0, 12.0)):
@@ -957,6 +971,9 @@ class AtTheDoor(WorkerTestCase):
             with self.subTest(options=options), self.assertRaises(WorkerError) as caught:
                 self.worker(lambda context: REPORT, **options)
             self.assertEqual(caught.exception.code, "bad_worker")
+        for jobs in (-1, True, "3", 1.0):
+            with self.subTest(jobs=jobs), self.assertRaises(WorkerError):
+                self.worker(lambda context: REPORT).run(jobs=jobs)  # type: ignore[arg-type]
         with self.assertRaises(WorkerError):
             Worker(self.path, {"reports.export": print})  # type: ignore[dict-item]
         for bad in (
