@@ -9,11 +9,12 @@ service takes it from its login and never from a request or a model.
 
 `--db` names the store; by default it lies in the user's own data folder. The results folder and the log of the workers
 lie beside it. With `--json` every answer is JSON on standard output, an error is `{"error", "reason"}`, and `watch` and
-`work` give one object a line.
+`work` give one object a line. Only what cannot be read as a command is told as usage on standard error.
 
-Exit codes: 0 fine; 1 wrong (the job failed or was cancelled, it was not found, no result yet, no place in the queue);
-2 usage, or nothing to start from; 3 the store is broken; 130 interrupted. A worker that is asked to leave by SIGTERM or
-Ctrl-C leaves with 0; asked twice, it leaves at once with 130, and the lease recovers its job.
+Exit codes: 0 fine; 1 wrong (the job failed or was cancelled, it was not found, no result yet, no place in the queue,
+the patience of `watch` ended before the job); 2 usage, or nothing to start from; 3 the store is broken; 130
+interrupted. A worker that is asked to leave by SIGTERM or Ctrl-C leaves with 0; asked twice, it leaves at once with
+130, and the lease recovers its job.
 
 Source: the chapter's interfaces of submit, status, events and result (claims C10-135 to C10-141, C10-190 to C10-194,
 C10-244 to C10-254).
@@ -29,6 +30,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final, NoReturn
@@ -77,7 +79,9 @@ def default_database(environment: Mapping[str, str], platform: str, home: Path) 
     elif platform == "darwin":
         base = home / "Library" / "Application Support"
     else:
-        base = Path(environment.get("XDG_DATA_HOME") or home / ".local" / "share")
+        base = Path(environment.get("XDG_DATA_HOME") or "")
+        if not base.is_absolute():  # by the rule of that variable it then counts as not set
+            base = home / ".local" / "share"
     return base / "chapter10" / "jobs.db"
 
 
@@ -153,7 +157,10 @@ class _Out:
 
 def _submit(options: argparse.Namespace, out: _Out, clock: _Clock, sleep: _Sleep) -> int:
     args = export_arguments(options.month, options.sales)
-    key = options.key or export_key(args)
+    try:
+        key = export_key(args) if options.key is None else options.key
+    except ValueError as refused:
+        raise JobError("invalid_submission", str(refused)) from refused
     path = _database(options)
     path.parent.mkdir(parents=True, exist_ok=True)
     with JobStore(path, [SALES_EXPORT]) as store:
@@ -250,12 +257,13 @@ def _result(options: argparse.Namespace, out: _Out, clock: _Clock, sleep: _Sleep
             raise JobError("not_ready", _line(store.get(options.owner, options.job))) from None
     folder = _results(options)
     data = result["data"]
-    tables = data.get("tables", []) if type(data) is dict else []
+    tables = data["tables"] if _is_export(data) else []
     if options.table is not None:
         table = next((table for table in tables if table["by"] == options.table), None)
         if table is None:
             raise ExportError("table_missing", None, f"the result has no table by {options.table}")
-        sys.stdout.write(read_table(folder, table).decode("utf-8"))
+        content = read_table(folder, table).decode("utf-8")
+        out.answer({**table, "content": content}, *content.splitlines())
         return EXIT_FINE
     lines = [f"{result['artifact_id']}  sha256 {result['sha256']}"]
     if tables:
@@ -265,6 +273,14 @@ def _result(options: argparse.Namespace, out: _Out, clock: _Clock, sleep: _Sleep
         lines.append(json.dumps(data, ensure_ascii=True, sort_keys=True))
     out.answer({**result, "folder": str(folder)}, *lines)
     return EXIT_FINE
+
+
+def _is_export(data: object) -> bool:
+    """Say whether a result is one of `sales.export`; a store may hold those of other operations too."""
+    if type(data) is not dict or not {"month", "row_count", "total_cents", "tables"} <= set(data):
+        return False
+    names = {"by", "file", "rows", "bytes", "sha256"}
+    return type(data["tables"]) is list and all(type(t) is dict and names <= set(t) for t in data["tables"])
 
 
 def _list(options: argparse.Namespace, out: _Out, clock: _Clock, sleep: _Sleep) -> int:
@@ -320,13 +336,14 @@ class _Observer:
 
     def __call__(self, note: Note) -> None:
         if note.kind == "error" and note.detail == "handler_failed" and note.error is not None:
-            traceback.print_exception(note.error)  # the store gets the code only
+            with suppress(OSError):  # the terminal is gone, the jobs are not
+                traceback.print_exception(note.error)  # the store gets the code only
         said = {"note": note.kind, "job": note.job_id, "attempt": note.attempt, "detail": note.detail}
         place = f"job {note.job_id} attempt {note.attempt}: " if note.job_id else ""
         why = f" ({_reason(note.error)})" if isinstance(note.error, SalesError) else ""
         try:
             self._out.line(said, f"{place}{note.kind} {note.detail}".rstrip() + why)
-        except OSError:  # the terminal is gone, the jobs are not
+        except OSError:
             self._out = _Silent(self._out.as_json)
 
 
@@ -440,8 +457,7 @@ def _database(options: argparse.Namespace) -> Path:
 
 
 def _results(options: argparse.Namespace) -> Path:
-    database = _database(options)
-    return Path(options.results) if options.results else database.with_name(database.name + ".results")
+    return Path(options.results or f"{_database(options)}.results")
 
 
 def _open(options: argparse.Namespace, **settings: Any) -> JobStore:
@@ -463,7 +479,7 @@ def _parser() -> argparse.ArgumentParser:
     def add(name: str, verb: Callable[..., int], text: str, *, owner: bool = False, job: bool = False) -> Any:
         sub = verbs.add_parser(name, help=text, description=text, allow_abbrev=False)
         sub.set_defaults(verb=verb, results=None)
-        sub.add_argument("--db", help="the store's file (default: in your data folder)")
+        sub.add_argument("--db", type=_named, help="the store's file (default: in your data folder)")
         sub.add_argument("--json", action="store_true", help="answer in JSON")
         if owner:
             sub.add_argument("--owner", default="local", help="a trusted identity; it is believed (default: local)")
@@ -474,7 +490,7 @@ def _parser() -> argparse.ArgumentParser:
     submit = add("submit", _submit, "accept an export of one month of a sales file", owner=True)
     submit.add_argument("--month", required=True, help="YYYY-MM")
     submit.add_argument("--sales", required=True, help="a CSV with order_id,month,amount_cents and perhaps day,product")
-    submit.add_argument("--key", help="names the intent (default: this month of this very file)")
+    submit.add_argument("--key", type=_named, help="names the intent (default: this month of this very file)")
     submit.add_argument("--deadline", type=_positive, default=3600.0, help="seconds from now (default 3600)")
     submit.add_argument("--max-attempts", type=int, default=3, help="all attempts, the first included (default 3)")
     submit.add_argument("--capacity", type=int, default=1000, help="the most live jobs of all owners (default 1000)")
@@ -485,11 +501,11 @@ def _parser() -> argparse.ArgumentParser:
     work.add_argument("--grace", type=_positive, default=10.0, help="seconds to leave in when asked (default 10)")
     work.add_argument("--poll", type=_positive, default=0.05, help="seconds between two looks when idle (default 0.05)")
     work.add_argument("--attempt-limit", type=_positive, help="the most seconds of one attempt (default: no own limit)")
-    work.add_argument("--jobs", type=int, help="leave after so many attempts")
+    work.add_argument("--jobs", type=_count, help="leave after so many attempts")
     work.add_argument("--drain", action="store_true", help="leave when no job is live any more")
-    work.add_argument("--results", help="the folder of the tables (default: beside the store)")
-    work.add_argument("--inputs", help="the folder that sales files must lie in (default: anywhere)")
-    work.add_argument("--name", help="how the log calls this worker (default: worker- and the process id)")
+    work.add_argument("--results", type=_named, help="the folder of the tables (default: beside the store)")
+    work.add_argument("--inputs", type=_named, help="the folder that sales files must lie in (default: anywhere)")
+    work.add_argument("--name", type=_named, help="how the log calls this worker (default: worker- and the process id)")
     work.add_argument("--pace", type=_age, default=0.0, help="seconds to wait at each step, for whoever watches")
 
     add("status", _status, "what a job is doing", owner=True, job=True)
@@ -503,7 +519,7 @@ def _parser() -> argparse.ArgumentParser:
     add("cancel", _cancel, "ask for a job to be stopped", owner=True, job=True)
     result = add("result", _result, "the result of a job that succeeded", owner=True, job=True)
     result.add_argument("--table", choices=("day", "product", "month"), help="print this table, after checking it")
-    result.add_argument("--results", help="the folder of the tables (default: beside the store)")
+    result.add_argument("--results", type=_named, help="the folder of the tables (default: beside the store)")
     listing = add("list", _list, "an owner's jobs, newest first", owner=True)
     listing.add_argument("--before", type=int, help="only jobs with a smaller number")
     listing.add_argument("--limit", type=int, default=50, help="the most jobs (default 50)")
@@ -514,9 +530,23 @@ def _parser() -> argparse.ArgumentParser:
     prune.add_argument("--results-older", type=_age, default=7 * _DAY, help="seconds since the end (default 7 days)")
     prune.add_argument("--keys-older", type=_age, default=30 * _DAY, help="seconds since the end (default 30 days)")
     prune.add_argument("--limit", type=int, default=100, help="the most rows of one transaction (default 100)")
-    prune.add_argument("--results", help="the folder of the tables (default: beside the store)")
+    prune.add_argument("--results", type=_named, help="the folder of the tables (default: beside the store)")
     add("stats", _stats, "live work, waits, expired leases and refused deliveries, per owner")
     return parser
+
+
+def _named(text: str) -> str:
+    """Refuse an empty text, which an unset variable of a shell leaves: it is not the default that was meant."""
+    if not text:
+        raise argparse.ArgumentTypeError("an empty text")
+    return text
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if number < 0:
+        raise argparse.ArgumentTypeError("below 0")
+    return number
 
 
 def _positive(text: str) -> float:

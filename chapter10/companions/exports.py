@@ -117,17 +117,23 @@ def take_snapshot(path: str | os.PathLike[str]) -> dict[str, Any]:
 def export_arguments(month: str, sales: str | os.PathLike[str]) -> dict[str, Any]:
     """Return the arguments of a `sales.export` of the file as it is now: `{month, sales, snapshot}`.
 
-    Raises as `take_snapshot` does. Whether the month is one, the store asks `SALES_EXPORT`.
+    Raises as `take_snapshot` does, and `unreadable_file` for a name that is no text and so cannot be stored. Whether
+    the month is one, the store asks `SALES_EXPORT`.
     """
     snapshot = take_snapshot(sales)  # first: it refuses what is no path
-    return {"month": month, "sales": os.path.abspath(sales), "snapshot": snapshot}
+    path = os.fsdecode(os.path.abspath(sales))
+    if not _is_text(path):
+        raise SalesError("unreadable_file", None, "the name of the file is not UTF-8")
+    return {"month": month, "sales": path, "snapshot": snapshot}
 
 
 def export_key(args: dict[str, Any]) -> str:
     """Return the key for "this month of this very file": the same content gives the same job.
 
-    Whoever wants the same export a second time names a key of their own (X-07).
+    Whoever wants the same export a second time names a key of their own (X-07). Raises `ValueError` for arguments
+    that `SALES_EXPORT` does not take.
     """
+    _check(args)
     return f"sales-export-{digest(args)[:32]}"
 
 
@@ -137,7 +143,13 @@ def _check(args: dict[str, Any]) -> None:
     if type(args["month"]) is not str or not _MONTH.fullmatch(args["month"]):
         raise ValueError("the month is not YYYY-MM")
     sales = args["sales"]
-    if type(sales) is not str or not 1 <= len(sales) <= _MAX_PATH or "\0" in sales or not os.path.isabs(sales):
+    if (
+        type(sales) is not str
+        or not 1 <= len(sales) <= _MAX_PATH
+        or "\0" in sales
+        or not os.path.isabs(sales)
+        or not _is_text(sales)
+    ):
         raise ValueError("sales is not an absolute path")
     snapshot = args["snapshot"]
     if type(snapshot) is not dict or set(snapshot) != {"bytes", "mtime_ns", "sha256"}:
@@ -146,6 +158,15 @@ def _check(args: dict[str, Any]) -> None:
         raise ValueError("bytes and mtime_ns of the snapshot are not whole numbers")
     if type(snapshot["sha256"]) is not str or not _SHA256.fullmatch(snapshot["sha256"]):
         raise ValueError("sha256 of the snapshot is not 64 hexadecimal digits")
+
+
+def _is_text(path: str) -> bool:
+    """Say whether a path is Unicode; a name of other bytes has lone surrogates in Python."""
+    try:
+        path.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 SALES_EXPORT: Final = Operation("sales.export", "1", _check)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import io
 import json
 import os
@@ -131,6 +132,23 @@ class Lives(CommandTestCase):
         self.assertEqual(self.run_jobs("result", 1, "--table", "product"), 1)
         self.assertEqual(self.errors, "table_missing: the result has no table by product\n")
 
+    def test_a_table_in_json_is_the_bytes_that_the_digest_is_of(self) -> None:
+        """With `--json` every answer is JSON, a table as well."""
+        self.submit_export()
+        self.work()
+        table = self.json("result", 1, "--table", "day")
+        self.assertEqual(table["by"], "day")
+        self.assertEqual(hashlib.sha256(table["content"].encode()).hexdigest(), table["sha256"])
+
+    def test_the_result_of_another_operation_is_shown_as_it_is(self) -> None:
+        """A store may hold other results, whatever they call `tables`; there is no table to print then."""
+        for number, result in enumerate(({"tables": 3}, {"tables": [{}]}, [1], {"tables": [{"by": "day"}]}), 1):
+            job_id, attempt = self.running(f"k{number}")
+            self.store.finish(job_id, attempt, result, now=1)
+            self.assertEqual(self.run_jobs("result", job_id, "--owner", "alice"), 0)
+            self.assertIn(json.dumps(result), self.said)
+            self.assertEqual(self.run_jobs("result", job_id, "--owner", "alice", "--table", "day"), 1)
+
     def test_a_console_without_the_characters_gets_no_sentence(self) -> None:
         """The facts are in ASCII; the sentence is for whoever can read it."""
         self.submit_export()
@@ -194,7 +212,12 @@ class Mistakes(CommandTestCase):
             ("submit", "--month", "2026-08", "--sales", self.sales, "--max-attempts", 0),
             ("submit", "--month", "2026-08", "--sales", self.sales, "--deadline", "nan"),
             ("submit", "--month", "2026-08"),
+            ("submit", "--month", "2026-08", "--sales", self.sales, "--key", ""),
+            ("submit", "--month", "2026-08\udcff", "--sales", self.sales),
             ("work", "--lease", "-1"),
+            ("work", "--jobs", "-1"),
+            ("work", "--inputs", ""),
+            ("status", 1, "--db", ""),
             ("events", 1, "--limit", 0),
             ("list", "--limit", 100000),
             ("prune", "--results-older", "x"),
@@ -219,6 +242,23 @@ class Mistakes(CommandTestCase):
         self.run_jobs("submit", "--month", "2026-08", "--sales", self.sales, "--db", missing, db=False)
         self.assertTrue(missing.exists())
 
+    def test_a_file_whose_name_is_no_text_is_refused(self) -> None:
+        """Its name cannot be stored, nor be part of the key."""
+        odd = self.folder / "bad\udcff.csv"
+        try:
+            odd.write_text(SALES, encoding="utf-8", newline="\n")
+        except (OSError, UnicodeEncodeError):
+            self.skipTest("there can be no such name here")
+        self.assertEqual(self.run_jobs("submit", "--month", "2026-08", "--sales", odd), 2)
+        self.assertEqual(self.errors, "unreadable_file: the name of the file is not UTF-8\n")
+
+    def test_a_folder_is_no_store(self) -> None:
+        """The machine's word, also where its name has no last part."""
+        for folder in (".", "/"):
+            for verb in (("status", 1), ("work", "--drain")):
+                self.assertEqual(self.run_jobs(*verb, "--db", folder, db=False), 3)
+                self.assertTrue(self.errors.startswith("store_unavailable: "))
+
     def test_a_broken_store_is_the_machine(self) -> None:
         """Exit code 3, with the reason, in both forms."""
         self.store.close()
@@ -235,7 +275,8 @@ class Mistakes(CommandTestCase):
         home = Path("home")
         for environment, platform, expected in (
             ({}, "linux", "home/.local/share/chapter10/jobs.db"),
-            ({"XDG_DATA_HOME": "data"}, "linux", "data/chapter10/jobs.db"),
+            ({"XDG_DATA_HOME": str(self.folder)}, "linux", f"{self.folder.as_posix()}/chapter10/jobs.db"),
+            ({"XDG_DATA_HOME": "not/absolute"}, "linux", "home/.local/share/chapter10/jobs.db"),
             ({}, "darwin", "home/Library/Application Support/chapter10/jobs.db"),
             ({}, "win32", "home/AppData/Local/chapter10/jobs.db"),
             ({"LOCALAPPDATA": "local"}, "win32", "local/chapter10/jobs.db"),
@@ -518,6 +559,16 @@ class Working(CommandTestCase):
         with mock.patch("chapter10.companions.exports._replace", side_effect=ZeroDivisionError("a bug")):
             self.assertEqual(self.work(), 0)
         self.assertIn("ZeroDivisionError: a bug", self.errors)
+        self.assertEqual(self.json("status", 1)["error"], "handler_failed")
+
+    def test_a_trace_that_nobody_reads_does_not_stop_the_worker(self) -> None:
+        """Standard error is closed as well."""
+        self.submit_export("--max-attempts", 1)
+        with (
+            mock.patch("chapter10.companions.exports._replace", side_effect=OSError("no space")),
+            mock.patch("traceback.print_exception", side_effect=BrokenPipeError),
+        ):
+            self.assertEqual(self.work(), 0)
         self.assertEqual(self.json("status", 1)["error"], "handler_failed")
 
     def test_a_changed_file_fails_its_job(self) -> None:
