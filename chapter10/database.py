@@ -22,6 +22,12 @@ D6  Of several processes that write, none is left out for long: they take turns,
 It works from SQLite 3.34 up and uses neither `RETURNING` nor `STRICT`. It does not survive a disk
 that lies about having written. A `Database` belongs to the thread that made it, and its
 transactions do not nest.
+
+A process that is stopped within a transaction (SIGSTOP, a debugger, a machine put to sleep) and lives on
+keeps SQLite's write lock until it goes on or ends; nobody can take it away, because what it was about to
+write may come at any moment. Meanwhile whoever wants to write is told `store_busy`, and in WAL mode whoever
+reads goes on. Transactions here are a few statements long, so this needs bad luck; ending that process
+ends it, and nothing of its transaction is stored.
 Source: the chapter's section on job state in the database (claims C10-150, C10-153, C10-154).
 """
 

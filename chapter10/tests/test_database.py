@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sqlite3
+import subprocess
 import threading
 import unittest
 from collections.abc import Callable
@@ -55,8 +56,8 @@ class DatabaseTestCase(FolderTestCase):
         self.assertEqual((code, code), (caught.exception.code, str(caught.exception)))
         return caught.exception
 
-    def hold(self, statement: str) -> None:
-        """Let another process take a lock and keep it until the test ends."""
+    def hold(self, statement: str) -> subprocess.Popen[str]:
+        """Let another process take a lock and keep it until the test ends, or until it is ended."""
         child = start_python(["-c", HOLD_THE_LOCK, str(self.path), statement])
         assert child.stdin and child.stdout and child.stderr
         self.addCleanup(child.stderr.close)
@@ -64,6 +65,7 @@ class DatabaseTestCase(FolderTestCase):
         self.addCleanup(child.wait)
         self.addCleanup(child.stdin.close)
         self.assertEqual("held\n", child.stdout.readline())
+        return child
 
 
 def insert(database: Database, name: str) -> None:
@@ -205,6 +207,20 @@ class Faults(DatabaseTestCase):
         error = self.refused("store_busy", insert, database, "a")
         self.assertIsInstance(error.__cause__, sqlite3.OperationalError)
         self.assertEqual([], database.rows("SELECT name FROM things"))
+
+    @unittest.skipUnless(hasattr(signal, "SIGSTOP"), "no process can be stopped on this system")
+    def test_a_process_that_was_stopped_in_a_transaction_keeps_the_lock_until_it_ends(self) -> None:
+        """Writers are told, readers go on, and its end frees the lock and stores nothing."""
+        database = self.open(busy_seconds=0.05)
+        child = self.hold("BEGIN IMMEDIATE")
+        os.kill(child.pid, signal.SIGSTOP)
+        self.addCleanup(child.kill)
+        self.refused("store_busy", insert, database, "a")
+        self.assertEqual([], database.rows("SELECT name FROM things"))
+        child.kill()
+        child.wait()
+        insert(database, "b")
+        self.assertEqual(["b"], self.names())
 
     def test_without_wal_a_lock_stops_readers_and_is_store_busy_too(self) -> None:
         """With the rollback journal an exclusive lock keeps readers out; they get the same name."""
