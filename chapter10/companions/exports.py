@@ -17,6 +17,9 @@ What holds
 The tables: `day` (a column with `YYYY-MM-DD`, within the month of the row) and `product` (any text) where the file has
 the column, each with the exact number of rows and total for the month; `month` with one row where it has neither.
 
+A folder of tables belongs to one store: two stores number their jobs alike, and `remove_leftovers` would take the
+tables of the other for its own.
+
 What it does not do: it gives nobody access. The path of the input comes from whoever may submit; a service whose
 callers it does not trust names the folder that inputs must lie in (`inputs`).
 Source: the chapter's report, its result ids and its snapshots (claims C10-168 to C10-171, C10-246 to C10-249,
@@ -27,6 +30,7 @@ from __future__ import annotations
 
 import csv
 import datetime
+import errno
 import hashlib
 import io
 import os
@@ -68,6 +72,8 @@ _MONTH: Final = re.compile(r"[0-9]{4}-(0[1-9]|1[0-2])", re.ASCII)
 _SHA256: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _NAME: Final = re.compile(r"report-([1-9][0-9]{0,18})-a([1-9][0-9]{0,18})-(day|product|month)\.csv", re.ASCII)
 _STAGED: Final = ".new-"
+_NO_FOLDER_SYNC: Final = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EACCES})
+"""What a file system answers that cannot do it, and a folder that may be written but not read."""
 _EXTRA: Final = ("day", "product")
 
 _ANY_LIVE: Final = "SELECT 1 FROM jobs WHERE state IN ('queued', 'running', 'cancel_requested') LIMIT 1"
@@ -312,9 +318,25 @@ def _replace(path: Path, content: bytes) -> None:
             staged.flush()
             os.fsync(staged.fileno())
         os.replace(staged.name, path)
+        _sync_folder(path.parent)
     except BaseException:
         Path(staged.name).unlink(missing_ok=True)
         raise
+
+
+def _sync_folder(folder: Path) -> None:
+    """Let a name in a folder be on disk before a receipt tells of it, where the system has a way to do so."""
+    if os.name != "posix":
+        return
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        if error.errno not in _NO_FOLDER_SYNC:
+            raise
 
 
 # The tables afterwards ---------------------------------------------------------------------------

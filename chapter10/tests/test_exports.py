@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
+import stat
 import sys
 import tempfile
 import unittest
@@ -394,6 +396,31 @@ class Atomic(ExportTestCase):
             with self.subTest(function=function), full, self.assertRaises(OSError):
                 Exporter(self.results)(Context(export_arguments("2026-08", self.sales)))
             self.assertEqual(list(self.results.iterdir()), [])
+
+    @unittest.skipUnless(os.name == "posix", "a folder cannot be synced on this system")
+    def test_a_name_is_on_disk_before_the_receipt_tells_of_it(self) -> None:
+        """The folder is synced after the name is in place; where that cannot be done the table counts all the same."""
+        self.write(PLAIN)
+        real = os.fsync
+        for code, counts in ((None, True), (errno.EINVAL, True), (errno.EIO, False)):
+            synced: list[list[str]] = []
+
+            def sync(descriptor: int, code: int | None = code, synced: list[list[str]] = synced) -> None:
+                real(descriptor)
+                if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+                    synced.append([path.name for path in self.results.iterdir()])
+                    if code is not None:
+                        raise OSError(code, "no")
+
+            with self.subTest(code=code), mock.patch("os.fsync", sync):
+                try:
+                    Exporter(self.results)(Context(export_arguments("2026-08", self.sales)))
+                except OSError:
+                    self.assertFalse(counts)
+                else:
+                    self.assertTrue(counts)
+                self.assertEqual(len(synced[0]), 1)
+                self.assertTrue(synced[0][0].startswith("report-"))
 
     def test_a_late_attempt_writes_over_nothing_and_cleans_up(self) -> None:
         """Its names are its own; refused, it removes them, and the table of the receipt stays."""
