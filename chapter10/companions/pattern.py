@@ -29,6 +29,7 @@ from typing import Any, Final, NamedTuple, NoReturn
 from chapter10.canonical import CodedError
 
 __all__ = [
+    "CHARACTERS_A_COMPARISON",
     "MAX_PATTERN",
     "MAX_PATTERN_STATES",
     "MAX_PATTERN_TEXT",
@@ -46,6 +47,8 @@ MAX_PATTERN_TEXT: Final = 10_000
 """Characters of a text that is matched."""
 MAX_PATTERN_WORK: Final = 300_000
 """Comparisons of one match with classes that were not remembered yet: well below a second."""
+CHARACTERS_A_COMPARISON: Final = 16
+"""So many characters whose next step is remembered cost as much as one comparison."""
 _MAX_NESTING: Final = 50
 _MAX_REMEMBERED: Final = 2000
 
@@ -341,12 +344,16 @@ class Pattern:
     def found_in(self, text: str, work: list[int] | None = None) -> bool:
         """Say whether the pattern matches anywhere in `text`.
 
-        `work` is a list of one number, the comparisons that are left; several matches may share it.
+        `work` is a list of one number, the comparisons that are left; several matches may share it, and a
+        long text costs some of it even where each of its steps is known.
         Raises `PatternLimit` for more than `MAX_PATTERN_TEXT` characters, and when no work is left.
         """
         if len(text) > MAX_PATTERN_TEXT:
             raise PatternLimit
         work = [MAX_PATTERN_WORK] if work is None else work
+        work[0] -= len(text) // CHARACTERS_A_COMPARISON
+        if work[0] < 0:
+            raise PatternLimit
         place = self._first
         for character in text:
             if place.matched:

@@ -128,7 +128,7 @@ _NAMES: Final = (
 _SECRET: Final = re.compile(
     r"(?P<key>-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----)(?:.*?(?=-----END )|.*)"
     rf"|(?P<name>{_NAMES}(?:\\*[\"'])?\s{{0,9}}[:=]\s{{0,9}})"
-    r"(?:(?P<open>\\+\")(?:.*?(?=\\+\")|.*)"
+    r"(?:(?P<open>\\+\")(?:[^\\]|\\++(?!\"))*+"
     r"|(?P<quote>\")(?:[^\"\\]|\\.)*"
     r"|(?P<single>')[^']*"
     r"|(?:(?:bearer|basic|token)\s{1,9})?[^\s,;&}\]\"']+)"
@@ -136,10 +136,14 @@ _SECRET: Final = re.compile(
     r"|(?P<address>://[^/\s:@]{0,200}:)[^/\s@]{1,200}(?=@)"
     r"|\b(?:sk-|sk_live_|sk_test_|rk_live_|gh[oprsu]_|github_pat_|glpat-|xox[abeprs]-|npm_|akia|asia|aiza)"
     r"[A-Za-z0-9_-]{10,}"
-    r"|\beyj[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*",
+    r"|\beyj[A-Za-z0-9_-]{8,500}+\.[A-Za-z0-9_-]{8,}+\.[A-Za-z0-9_-]*",
     re.IGNORECASE | re.DOTALL | re.ASCII,
 )
-"""Each branch begins with letters of its own and runs forward only, so that a long text is read once."""
+"""Each branch begins with letters of its own and runs forward only, so that a long text is read once.
+
+A part that may fail after it has read on is bounded (the head of a web token), or is never taken back (`+`
+behind a quantifier): else a text that begins the same secret at every other character is read as often.
+"""
 
 
 _HINTS: Final = (

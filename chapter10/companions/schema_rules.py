@@ -19,6 +19,7 @@ __all__ = [
     "MAX_NESTED",
     "MAX_STEPS",
     "MAX_VIOLATIONS",
+    "NAMES_A_STEP",
     "TYPES",
     "Additional",
     "Combined",
@@ -39,6 +40,8 @@ __all__ = [
 
 MAX_STEPS: Final = 100_000
 """Subschemas applied in one validation."""
+NAMES_A_STEP: Final = 32
+"""So many names that are looked up cost as much as one subschema that is applied."""
 MAX_NESTED: Final = 150
 """Subschemas applied inside one another."""
 MAX_VIOLATIONS: Final = 20
@@ -176,6 +179,7 @@ class Required(Rule):
 
     def accepts(self, value: Any, run: Run) -> bool:
         if type(value) is dict:
+            run.steps -= len(self._names) // NAMES_A_STEP
             for name in self._names:
                 if name not in value:
                     return False
@@ -198,6 +202,7 @@ class Properties(Rule):
 
     def accepts(self, value: Any, run: Run) -> bool:
         if type(value) is dict:
+            run.steps -= len(value) // NAMES_A_STEP
             nodes = self._nodes
             for key, item in value.items():
                 node = nodes.get(key)

@@ -7,6 +7,7 @@ import re
 import unittest
 
 from chapter10.companions.pattern import (
+    CHARACTERS_A_COMPARISON,
     MAX_PATTERN,
     MAX_PATTERN_STATES,
     MAX_PATTERN_TEXT,
@@ -134,7 +135,7 @@ class Cost(unittest.TestCase):
         work = [MAX_PATTERN_WORK]
 
         self.assertFalse(Pattern("^(a+)+$").found_in("a" * 9_999 + "b", work))
-        self.assertLess(MAX_PATTERN_WORK - work[0], 50)
+        self.assertLess(MAX_PATTERN_WORK - work[0], 50 + 10_000 // CHARACTERS_A_COMPARISON)
 
     def test_the_work_of_one_match_is_bounded(self) -> None:
         """A pattern whose places are never the same twice ends at the limit, not in minutes."""
@@ -143,6 +144,15 @@ class Cost(unittest.TestCase):
 
         with self.assertRaises(PatternLimit):
             Pattern("(a|b)*a(a|b){200}c").found_in(text)
+
+    def test_known_steps_of_a_long_text_cost_something_too(self) -> None:
+        """The same text again and again uses the work up, though each of its steps is remembered."""
+        pattern, text, work = Pattern("^a*$"), "a" * MAX_PATTERN_TEXT, [1000]
+        self.assertTrue(pattern.found_in(text, work))
+        self.assertLessEqual(work[0], 1000 - MAX_PATTERN_TEXT // CHARACTERS_A_COMPARISON)
+
+        with self.assertRaises(PatternLimit):
+            pattern.found_in(text, work)
 
     def test_the_text_is_bounded(self) -> None:
         """A text past the limit is not matched at all."""

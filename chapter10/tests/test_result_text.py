@@ -96,6 +96,18 @@ class Secrets(unittest.TestCase):
                 self.assertEqual(redact_secrets(text), expected)
         self.assertEqual(json.loads(redact_secrets('{"token":"a","n":[1]}')), {"token": REDACTED, "n": [1]})
 
+    def test_a_text_that_begins_a_secret_everywhere_is_read_once(self) -> None:
+        """Heads of web tokens without an end, and backslashes without a quotation mark, take no hours."""
+        for text, expected in (
+            ("eyj-" * 50_000, "eyj-" * 50_000),
+            ("eyjaaaaaaaa-" * 20_000 + ".", "eyjaaaaaaaa-" * 20_000 + "."),
+            ('password=\\"' + "\\" * 300_000, 'password=\\"[redacted]'),
+        ):
+            with self.subTest(text=text[:12]):
+                self.assertEqual(redact_secrets(text), expected)
+        self.assertEqual(redact_secrets('token=\\"a\\\\b\\\\\\", c'), 'token=\\"[redacted]\\\\\\", c')
+        self.assertEqual(redact_secrets("x-eyJhbGciOiJI.eyJzdWIiOiIx.abc"), "x-[redacted]")
+
     def test_what_only_looks_like_a_secret_stays(self) -> None:
         """Cursors, counts and prose are not eaten."""
         for text in (

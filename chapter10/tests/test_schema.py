@@ -421,6 +421,24 @@ class Bounds(unittest.TestCase):
 
         self.assertEqual([found.keyword for found in validator.validate([0] * 5000)], ["limit"])
 
+    def test_a_schema_that_doubles_ends_at_the_steps_whatever_it_asks(self) -> None:
+        """Long lists of names and long texts use up what a check has, and not only the subschemas do."""
+        names = [f"name_{number}" for number in range(3200)]
+        wide = dict.fromkeys(names, 1)
+        questions: list[tuple[dict[str, Any], Any]] = [
+            ({"required": names}, wide),
+            ({"properties": {"other": True}}, wide),
+            ({"pattern": "^a*$"}, "a" * 10_000),
+        ]
+        for question, value in questions:
+            doubled: dict[str, Any] = {"d0": question}
+            for level in range(1, 11):
+                doubled[f"d{level}"] = {"allOf": [{"$ref": f"#/$defs/d{level - 1}"}] * 2}
+            validator = compile_schema({"$defs": doubled, "$ref": "#/$defs/d10"})
+            with self.subTest(keyword=min(question)):
+                self.assertEqual(compile_schema(question).validate(value), [])
+                self.assertEqual([found.keyword for found in validator.validate(value)], ["limit"])
+
     def test_all_texts_of_a_value_share_the_work_of_patterns(self) -> None:
         """One expensive text is within the limit of a match, many together are not."""
         validator = compile_schema({"items": {"pattern": "(a|b)*a(a|b){200}c|z$"}})
