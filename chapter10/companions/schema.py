@@ -8,7 +8,8 @@ S2  Types are those of JSON, not those of Python: true is no integer and not equ
     NaN and the infinities do not exist, a tuple is no array.
 S3  A value is never changed: no default is filled in, nothing is converted, nothing is repaired.
 S4  Every check ends, soon: size, depth, steps and the number of violations have a bound, recursive references
-    and patterns included; long lists of names and long texts cost steps too. Past a bound a value is invalid, with the keyword `limit`.
+    and patterns included; long lists of names and long texts use it up too. Past a bound a value is invalid,
+    with the keyword `limit`.
 S5  A violation says where (a JSON pointer into the value), which keyword, and why, in words made of the
     schema alone. Parts of the value appear in no reason; the names of its keys appear in paths.
 
