@@ -121,8 +121,12 @@ def read_tool_list(
     Raises `ToolListError` (`unreadable_file`, `not_json`, and those of `parse_tool_list`).
     """
     try:
+        if Path(path).is_fifo():  # it would be waited for, perhaps for ever
+            raise ToolListError("unreadable_file", "file", "not a regular file")
         with Path(path).open("rb") as file:
             data = file.read(MAX_FILE_BYTES + 1)
+    except ToolListError:
+        raise
     except (OSError, TypeError, ValueError) as error:  # a path with NUL in it is a ValueError
         reason = error.strerror if isinstance(error, OSError) else None
         raise ToolListError("unreadable_file", "file", reason or "not a path of a file") from error

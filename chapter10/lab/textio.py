@@ -214,7 +214,8 @@ def prepare_streams() -> None:
     """
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - until the end of the program
+            nobody = open(os.devnull, "w", encoding="utf-8", newline="\n")  # noqa: SIM115 - until the program ends
+            setattr(sys, name, nobody)
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:

@@ -282,12 +282,17 @@ class FileTests(FolderTestCase):
             self.assertLess(len(error.line), 500)
 
     def test_a_file_that_cannot_be_read_is_said_to_be_so(self) -> None:
-        """Missing, a folder, too large, and no path at all."""
+        """Missing, a folder, a pipe, too large, and no path at all."""
         paths: list[Any] = [self.folder / "none.json", self.folder, "a\0b", None, 1.5]
         for path in paths:
             with self.assertRaises(ToolListError) as caught:
                 read_tool_list(path)
             self.assertEqual((caught.exception.code, caught.exception.place), ("unreadable_file", "file"))
+        if hasattr(os, "mkfifo"):
+            os.mkfifo(self.folder / "pipe")
+            with self.assertRaises(ToolListError) as caught:
+                read_tool_list(self.folder / "pipe")  # nobody writes to it, so to open it would be to wait
+            self.assertEqual(caught.exception.reason, "not a regular file")
         with mock.patch.object(tool_list, "MAX_FILE_BYTES", 10):
             self.assertEqual(self.refused(b"[" + b" " * 10 + b"]").code, "unreadable_file")
 
