@@ -534,7 +534,8 @@ class ToolTests(CatalogTestCase):
         others = [replace(made, **change) for change in changes]
         self.assertEqual(len({made.digest, *(other.digest for other in others)}), 8)
         self.assertEqual(len({made, *others}), 8)
-        same = replace(made, parameters={"x": 1, "type": "object"})
+        reordered: dict[str, Any] = {"parameters": {"x": 1, "type": "object"}}
+        same = replace(made, **reordered)
         self.assertEqual((same.digest, same), (made.digest, made))
 
     def test_the_digest_is_worked_out_once_and_not_before_it_is_asked_for(self) -> None:
