@@ -277,13 +277,13 @@ class LooksAhead(BreakerTestCase):
             {"min_calls": 1}, {"min_calls": 2**31}, {"failure_rate": 1}, {"window_s": 2**40}, {"window_s": 2**-40},
             {"reset_s": 2**40}, {"probe_s": 2**40},
         ):  # fmt: skip
-            CircuitBreaker(clock=self.clock, **options)  # type: ignore[arg-type]
+            CircuitBreaker(clock=self.clock, **options)
         for options in (
             {"min_calls": 0}, {"min_calls": 2**31 + 1}, {"failure_rate": 1.01}, {"window_s": 2**40 + 1},
             {"window_s": 5e-324},
         ):  # fmt: skip
             with self.subTest(options=options), self.assertRaises(BreakerError):
-                CircuitBreaker(clock=self.clock, **options)  # type: ignore[arg-type]
+                CircuitBreaker(clock=self.clock, **options)
 
 
 class Probes(BreakerTestCase):
