@@ -180,7 +180,11 @@ _HELD_CONDITIONS: Final = (
 def _held_guards() -> Iterator[Guard]:
     for verb in ("progress", "finish", "fail"):
         for condition, sentence, claims, change in _HELD_CONDITIONS:
-            yield Guard(f"{condition}.{verb}", sentence, claims, change)
+            # Whoever is not running was put back into the line, and only a retry does that.
+            more = {"retry"} if condition == "not_running" else set()
+            yield Guard(
+                f"{condition}.{verb}", sentence, claims, change, World(verbs=frozenset({verb, "finish", *more}))
+            )
     for condition, sentence, claims, change in _HELD_CONDITIONS:
         if condition in ("stale_attempt", "not_running", "lease_expired"):
             yield Guard(f"{condition}.renew", sentence, claims, change)
@@ -256,12 +260,14 @@ GUARDS: Final[tuple[Guard, ...]] = (
         "a cancelled job does not go back to work when its lease ends; the claim confirms the cancel",
         ("C10-209",),
         ('if job.state == "cancel_requested":', "if False:"),
+        World(verbs=frozenset({"claim", "finish"})),
     ),
     Guard(
         "deadline.claim",
         "nobody starts at or after the deadline",
         ("C10-187", "C10-291"),
         ("if now >= job.deadline:", "if False:"),
+        World(verbs=frozenset({"claim", "finish"})),
     ),
     Guard(
         "attempts_exhausted.claim",
@@ -280,12 +286,14 @@ GUARDS: Final[tuple[Guard, ...]] = (
         "a final state never changes",
         ("C10-158", "C10-233"),
         ("if job.ended:\n                return job.state\n", f"if job.ended:\n                {_AS_IF_HELD}\n"),
+        World(verbs=frozenset({"renew", "finish"})),
     ),
     Guard(
         "deadline.renew",
         "no worker lives past the deadline",
         ("C10-233",),
         ("if moment >= job.deadline:", "if False:"),
+        World(verbs=frozenset({"renew", "finish"})),
     ),
     Guard(
         "lease_within_deadline.renew",
