@@ -39,6 +39,7 @@ from types import TracebackType
 from typing import Final, Literal, TypeVar
 
 from chapter10.canonical import CodedError
+from chapter10.companions.tasks import leaves
 
 __all__ = [
     "BUCKETS",
@@ -263,16 +264,20 @@ class CircuitBreaker:
     ) -> T:
         """Return `await fn()` under a permit. Raises `CircuitOpenError` without a call, and what `fn` raises.
 
-        `judge`: the verdict on an error, or on None for a value; by default the function of that name.
+        `judge`: the verdict on an error, or on None for a value; by default the function of that name. What it
+        raises comes out, and the permit goes back as neutral.
         """
         permit = self.acquire()
         try:
-            value = await fn()
-        except BaseException as error:
-            permit.give((judge or _judge)(error))
-            raise
-        permit.give((judge or _judge)(None))
-        return value
+            try:
+                value = await fn()
+            except BaseException as error:
+                permit.give((judge or _judge)(error))
+                raise
+            permit.give((judge or _judge)(None))
+            return value
+        finally:
+            permit.neutral()  # does nothing after a verdict; a judge that raises gave none
 
     def statistics(self) -> Statistics:
         """Return a record of what it is and has seen."""
@@ -369,15 +374,18 @@ def judge(error: BaseException | None) -> Verdict:
 
     Neutral: a cancel or another stop; a mistake of the caller (`TypeError`, `ValueError`, …); a time-out that says
     `whole_limit = False`, because the caller's small remainder and not the dependency's own limit ended it. Every other
-    error is a failure of the dependency. Source: X-52.
+    error is a failure of the dependency. A group that holds a stop is neutral, any other is what its worst leaf is.
+    Source: X-52.
     """
     if error is None:
         return "success"
     if isinstance(error, asyncio.CancelledError) or not isinstance(error, Exception):
         return "neutral"
-    if getattr(error, "whole_limit", True) is False or isinstance(error, _CALLER_MISTAKES):
-        return "neutral"
-    return "failure"
+    return "failure" if any(map(_is_failure, leaves(error))) else "neutral"
+
+
+def _is_failure(error: Exception) -> bool:
+    return getattr(error, "whole_limit", True) is not False and not isinstance(error, _CALLER_MISTAKES)
 
 
 _judge: Final = judge

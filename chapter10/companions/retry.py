@@ -43,7 +43,7 @@ from typing import Final, Generic, Literal, NoReturn, Protocol, TypeVar
 
 from chapter10.canonical import CodedError
 from chapter10.companions.arguments import Arguments
-from chapter10.companions.tasks import own
+from chapter10.companions.tasks import leaves, own
 
 __all__ = [
     "CONNECT_RANGE_MS",
@@ -261,7 +261,8 @@ class Attempt:
 class TokenBucket:
     """A stock of retries that all callers of one dependency share, in any thread.
 
-    A retry takes one token; a call that succeeds gives `refill` of one back. So while a dependency is down, the retries
+    A retry takes one token, and gives it back if it is not made after all; a call that succeeds gives `refill` of one
+    back. So while a dependency is down, the retries
     of all callers together are bounded by the stock, and while it is well, by a fraction of the calls.
 
     `capacity`: whole, 0 or more; the stock starts full. `refill`: 0 to 1. Raises `RetryError`.
@@ -393,11 +394,23 @@ class _Retry(Generic[T]):
     sleep: Sleep
     random: Callable[[], float]
     number: int = field(default=0, init=False)
+    taken: list[TokenBucket] = field(default_factory=list, init=False)
+    """Where a token was taken for a retry that is not made yet."""
 
     async def run(self) -> T:
+        try:
+            return await self.attempts()
+        finally:
+            # Whoever gives up during a wait, or is refused after it, leaves the others their retries.
+            for bucket in self.taken:
+                bucket.put_back()
+
+    async def attempts(self) -> T:
+        """Make the first attempt and those that are allowed after it."""
         last: Exception | None = None
         while True:
             permit = self.admit(last)
+            self.taken.clear()
             self.number += 1
             attempt = Attempt(self.number, self.key, self.policy, self.budget)
             try:
@@ -481,17 +494,14 @@ class _Retry(Generic[T]):
             # Never sleep into certain failure: the wait and one more attempt must both fit.
             if delay + max(self.minimum_ms, self.min_reserve_ms, 1) > self.budget.remaining:
                 self.stop(last, "budget_exhausted")
-        taken: list[TokenBucket] = []
         for bucket in self.buckets:
             if not bucket.take():
-                _put_back(taken)
                 self.stop(last, "bucket_empty")
-            taken.append(bucket)
+            self.taken.append(bucket)
         if self.breaker is not None:
             try:
                 self.breaker.check(delay / 1000)
             except CodedError:
-                _put_back(taken)
                 self.stop(last, "circuit_open")
         return delay / 1000
 
@@ -575,8 +585,16 @@ def classify(error: Exception) -> Fault:
     """Return what an error says about the attempt, by its type alone.
 
     `not_sent`: `ConnectFailed`, `ConnectTimedOut`, `ConnectionRefusedError`. `unknown`: other time-outs and lost
-    connections. `permanent`: everything else. A caller who knows the dependency's codes passes a function of its own.
+    connections. `permanent`: everything else. A group is what its worst leaf is, in the order permanent, unknown,
+    not sent. A caller who knows the dependency's codes passes a function of its own.
     """
+    return min((_fault_of(leaf) for leaf in leaves(error)), key=_WORST_FIRST.index)
+
+
+_WORST_FIRST: Final[tuple[Fault, ...]] = ("permanent", "unknown", "not_sent")
+
+
+def _fault_of(error: Exception) -> Fault:
     if isinstance(error, ConnectFailed | ConnectionRefusedError):
         return "not_sent"
     if isinstance(error, TimeoutError | ConnectionError):
@@ -608,13 +626,11 @@ def backoff_ms(
 
 
 def _is_failure(error: Exception) -> bool:
-    return getattr(error, "whole_limit", True) is not False and not isinstance(error, _CALLER_MISTAKES)
+    return any(
+        getattr(leaf, "whole_limit", True) is not False and not isinstance(leaf, _CALLER_MISTAKES)
+        for leaf in leaves(error)
+    )
 
 
 def _is_key(key: object) -> bool:
     return key is None or (type(key) is str and 1 <= len(key) <= MAX_KEY)
-
-
-def _put_back(buckets: list[TokenBucket]) -> None:
-    for bucket in buckets:
-        bucket.put_back()

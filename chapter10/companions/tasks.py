@@ -21,9 +21,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Final, Generic, Literal, TypeVar
+from typing import Any, Final, Generic, Literal, TypeVar, overload
 
-__all__ = ["Ending", "Why", "abandoned", "own", "until"]
+__all__ = ["Ending", "Why", "abandoned", "leaves", "own", "until"]
 
 T = TypeVar("T")
 
@@ -90,6 +90,27 @@ async def own(
 def abandoned() -> frozenset[asyncio.Task[Any]]:
     """Return the tasks that ignored their cancel and still run."""
     return frozenset(_abandoned)
+
+
+@overload
+def leaves(error: Exception) -> list[Exception]: ...
+@overload
+def leaves(error: BaseException) -> list[BaseException]: ...
+def leaves(error: BaseException) -> Any:
+    """Return the errors that a group is made of, in their order and however deep; an error alone is its own leaf.
+
+    A tool that uses a task group raises a group for what it would have raised itself; whoever decides by the type of
+    an error asks for the leaves, or each group would be an error of no known kind.
+    """
+    found = []
+    waiting = [error]
+    while waiting:
+        inner = waiting.pop()
+        if isinstance(inner, BaseExceptionGroup):
+            waiting.extend(reversed(inner.exceptions))
+        else:
+            found.append(inner)
+    return found
 
 
 async def _call(make: Callable[[], Awaitable[T]]) -> T:

@@ -26,6 +26,7 @@ from typing import Any, Final, Protocol
 
 from chapter10.canonical import CodedError
 from chapter10.companions.strict_json import JsonError, copy_json, strict_json
+from chapter10.companions.tasks import leaves
 
 __all__ = [
     "CALL_CANCELLED",
@@ -291,12 +292,8 @@ def failure_of(error: BaseException, call: ToolCall) -> CallFailure:
     `CancelledError` that nobody here asked for is a failure of the tool like any other.
     """
     codes = set()
-    leaves = [error]
-    while leaves:
-        leaf = leaves.pop()
-        if isinstance(leaf, BaseExceptionGroup):
-            leaves.extend(leaf.exceptions)
-        elif isinstance(leaf, PermissionError):
+    for leaf in leaves(error):
+        if isinstance(leaf, PermissionError):
             codes.add("forbidden")
         elif isinstance(leaf, TimeoutError):
             codes.add("transient_failure" if call.read_only else "outcome_unknown")

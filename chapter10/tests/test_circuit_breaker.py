@@ -394,6 +394,9 @@ class Verdicts(BreakerTestCase):
             (TypeError(), "neutral"),
             (ValueError(), "neutral"),
             (KeyError(), "neutral"),
+            (ExceptionGroup("g", [ValueError(), ExceptionGroup("h", [ShortRemainder()])]), "neutral"),
+            (ExceptionGroup("g", [ValueError(), ConnectionResetError()]), "failure"),
+            (BaseExceptionGroup("g", [ConnectionResetError(), asyncio.CancelledError()]), "neutral"),
         ]
         for error, verdict in table:
             with self.subTest(error=error):
@@ -422,6 +425,28 @@ class Verdicts(BreakerTestCase):
 
         run_virtual(main)
         self.assertEqual(self.breaker.failures, 1)
+
+    def test_a_judge_that_fails_gives_the_permit_back(self) -> None:
+        """On an error and on a value: the probe's place is free again, and what the judge raised comes out."""
+
+        async def fails() -> None:
+            raise ConnectionResetError
+
+        def broken(error: BaseException | None) -> Verdict:
+            raise KeyError
+
+        async def main(loop: VirtualLoop) -> None:
+            for work in (fails, noop):
+                with self.assertRaises(KeyError):
+                    await self.breaker.call(work, judge=broken)
+                record = self.breaker.statistics()
+                self.assertEqual((record.state, record.probing), ("half-open", False))
+
+        async def noop() -> None:
+            pass
+
+        self.half_open()
+        run_virtual(main)
 
     def test_callers_who_give_up_do_not_open_it(self) -> None:
         """A hundred cancelled calls and a hundred with a small remainder leave a healthy circuit closed."""

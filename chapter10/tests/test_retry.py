@@ -234,10 +234,21 @@ class Effects(RetryTestCase):
             (ConnectionResetError(), "unknown"),
             (ValueError(), "permanent"),
             (PermissionError(), "permanent"),
+            (ExceptionGroup("g", [ConnectFailed(), ExceptionGroup("h", [ConnectTimedOut()])]), "not_sent"),
+            (ExceptionGroup("g", [ConnectFailed(), TimeoutError()]), "unknown"),
+            (ExceptionGroup("g", [ConnectFailed(), ValueError(), TimeoutError()]), "permanent"),
         ]
         for error, fault in table:
             with self.subTest(error=error):
                 self.assertEqual(classify(error), fault)
+
+    def test_a_group_of_the_callers_mistakes_is_no_failure_of_the_dependency(self) -> None:
+        """A tool that uses a task group is judged by what happened in it."""
+        for errors, failures in (([ValueError(), TypeError()], 0), ([ValueError(), ConnectionResetError()], 1)):
+            breaker = CircuitBreaker(clock=self.clock)
+            with self.assertRaises(ExceptionGroup):
+                self.retry(Script(ExceptionGroup("g", errors)), breaker=breaker)
+            self.assertEqual(breaker.failures, failures)
 
     def test_a_read_is_repeated_after_a_lost_answer(self) -> None:
         """Two failures and a value are three attempts with two waits.
@@ -477,6 +488,36 @@ class Limits(RetryTestCase):
             reasons.append(caught.exception.retry_stop.reason)  # type: ignore[attr-defined]
         self.assertEqual((script.calls, bucket.tokens), (15, 0.0))
         self.assertEqual(reasons[-1], "bucket_empty")
+
+    def test_a_retry_that_is_not_made_costs_the_others_nothing(self) -> None:
+        """Ten callers give up during their wait, and one has no time left after it: the stock is whole.
+
+        A hundred users who leave would else take every retry from those who stay.
+        """
+        bucket = TokenBucket(10, 0)
+
+        async def never(seconds: float) -> None:
+            await asyncio.get_running_loop().create_future()
+
+        async def main(loop: VirtualLoop) -> None:
+            for _ in range(10):
+                task = loop.create_task(retry(Script(TimeoutError()), effect="read", bucket=bucket, sleep=never))
+                while bucket.tokens == 10:
+                    await asyncio.sleep(0)
+                task.cancel()
+                await asyncio.wait({task})
+                self.assertEqual((task.cancelled(), bucket.tokens), (True, 10))
+
+        run_virtual(main)
+
+        async def oversleeps(seconds: float) -> None:
+            self.clock.advance(3600)
+
+        budget = Budget(10_000, clock=self.clock)
+        self.assert_stops(
+            TimeoutError, Script(TimeoutError()), "budget_exhausted", 1, bucket=bucket, budget=budget, sleep=oversleeps
+        )
+        self.assertEqual(bucket.tokens, 10)
 
     def test_successes_fill_the_bucket_again_up_to_its_size(self) -> None:
         """A healthy dependency earns retries back, slowly."""
