@@ -43,12 +43,15 @@ INBOX_TABLES: Final = """
     CREATE TABLE inbox (
         consumer TEXT NOT NULL,
         event_id TEXT NOT NULL,
-        handled_at INTEGER NOT NULL,       -- milliseconds
+        handled_at INTEGER NOT NULL,       -- milliseconds, of the latest delivery
         CONSTRAINT handled_once PRIMARY KEY (consumer, event_id)
     ) WITHOUT ROWID;
     CREATE INDEX inbox_handled ON inbox (handled_at);
 """
 """One migration for the receiver's `Database`."""
+
+_REMEMBER: Final = "INSERT INTO inbox (consumer, event_id, handled_at) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
+_REMEMBER_LONGER: Final = "UPDATE inbox SET handled_at = max(handled_at, ?) WHERE consumer = ? AND event_id = ?"
 
 
 class Consumer:
@@ -107,19 +110,18 @@ class Consumer:
     def first_time_in(self, db: sqlite3.Connection, event_id: str) -> bool:
         """Remember an event in the caller's open transaction; False if it is known.
 
+        A known one is remembered anew: the horizon is a time between two deliveries, and one may follow another.
         Raises `OutboxError`: `no_transaction`, `bad_input`.
         """
         need_transaction(db)
-        return (
-            db.execute(
-                "INSERT INTO inbox (consumer, event_id, handled_at) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
-                (self._name, text_of(event_id, "event_id"), milliseconds(number(self._clock(), "the clock"))),
-            ).rowcount
-            == 1
-        )
+        name, now = text_of(event_id, "event_id"), milliseconds(number(self._clock(), "the clock"))
+        if db.execute(_REMEMBER, (self._name, name, now)).rowcount == 1:
+            return True
+        db.execute(_REMEMBER_LONGER, (now, self._name, name))
+        return False
 
     def sweep(self, limit: int = MAX_LIMIT) -> int:
-        """Forget events that were handled longer than `retention_s` ago; return how many."""
+        """Forget events that were last delivered longer than `retention_s` ago; return how many."""
         before = milliseconds(number(self._clock(), "the clock") - self._retention_s)
         with self.database.write() as db:
             rows = db.execute(

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import random
 import sqlite3
+import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -140,12 +141,13 @@ class PassReport:
 def derive_event_id(*parts: str) -> str:
     """Return 64 hex digits that stand for an intent, such as `("refund", "order-7")`; joined unambiguously.
 
-    The same parts give the same id, so a repeat after an unclear commit is the same event.
-    Raises `OutboxError` (`bad_input`).
+    The same parts give the same id, however an accent is written, so a repeat after an unclear commit is the same
+    event. Raises `OutboxError` (`bad_input`).
     """
     if not parts or len(parts) > 20:
         refuse("an event id is derived from 1 to 20 texts")
-    return text_digest(canonical(["chapter10.event.1", *[text_of(part, "part") for part in parts]]))
+    texts = [unicodedata.normalize("NFC", text_of(part, "part")) for part in parts]
+    return text_digest(canonical(["chapter10.event.1", *texts]))
 
 
 def growing_delay(

@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Literal
 
-from chapter10.canonical import canonical, text_digest
+from chapter10.canonical import canonical, is_unicode, text_digest
 from chapter10.companions.messages import (
     BATCH_LIMIT,
     HORIZON_S,
@@ -291,8 +291,10 @@ class Outbox:
         """
         kinds: dict[str, list[Verdict]] = {"sent": [], "refused": [], "refused_for_good": [], "not_tried": []}
         for verdict in verdicts:
-            if type(verdict) is not Verdict or verdict.kind not in kinds:
+            if type(verdict) is not Verdict or type(verdict.kind) is not str or verdict.kind not in kinds:
                 refuse("not a verdict")
+            if type(verdict.error) is not str or not is_unicode(verdict.error):
+                refuse("the error of a verdict is not a text")
             kind = verdict.kind
             if kind == "refused" and verdict.message.attempts + 1 >= self._max_attempts:
                 kind = "refused_for_good"

@@ -18,6 +18,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import Any, Final, Protocol
 
 from chapter10.canonical import CodedError
@@ -25,6 +26,7 @@ from chapter10.companions.messages import (
     BATCH_LIMIT,
     LEASE_S,
     MAX_LIMIT,
+    MAX_TEXT,
     Batch,
     PassReport,
     PermanentRefusal,
@@ -34,6 +36,7 @@ from chapter10.companions.messages import (
     seconds,
     whole,
 )
+from chapter10.companions.tasks import leaves
 from chapter10.database import StoreError
 
 __all__ = [
@@ -171,14 +174,13 @@ class Relay:
                 return
             try:
                 await self._send(message.topic, message.payload, key=message.event_id)
-            except self._transport_errors:
-                self._probes_failed += 1
-                self._paused_until = self._clock() + self._pause(self._probes_failed)
-                return
-            except self._permanent as error:
-                verdicts.append(Verdict(message, "refused_for_good", _short(error)))
             except Exception as error:
-                verdicts.append(Verdict(message, "refused", _short(error)))
+                if _are_all(error, self._transport_errors):
+                    self._probes_failed += 1
+                    self._paused_until = self._clock() + self._pause(self._probes_failed)
+                    return
+                for_good = _are_all(error, self._permanent)
+                verdicts.append(Verdict(message, "refused_for_good" if for_good else "refused", _short(error)))
             except asyncio.CancelledError as error:
                 task = asyncio.current_task()
                 if task is None or task.cancelling():
@@ -202,7 +204,8 @@ class Relay:
 
     def _report(self, error: Exception) -> None:
         if self._on_error is not None:
-            self._on_error(error)
+            with suppress(Exception):  # who cannot take a report does not end the loop
+                self._on_error(error)
 
     async def _sleep_or(self, event: asyncio.Event, seconds: float) -> None:
         sleeper = asyncio.ensure_future(self._sleep(seconds))
@@ -215,6 +218,13 @@ class Relay:
             await asyncio.gather(sleeper, waiter, return_exceptions=True)
 
 
+def _are_all(error: Exception, types: tuple[type[Exception], ...]) -> bool:
+    """Say whether an error, or each leaf of a group, is of these types."""
+    return isinstance(error, types) or all(isinstance(leaf, types) for leaf in leaves(error))
+
+
 def _short(error: BaseException) -> str:
     """Return a code or a class name: never the text of an error, which may hold anything."""
-    return error.code if isinstance(error, CodedError) else type(error).__name__
+    name = error.code if isinstance(error, CodedError) else type(error).__name__
+    # A receiver's code may be a number or half a character; the verdict on its message is stored all the same.
+    return str(name).encode("utf-8", "replace").decode("utf-8")[:MAX_TEXT] or type(error).__name__

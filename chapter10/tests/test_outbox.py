@@ -275,6 +275,7 @@ class RecordTest(OutboxTestCase):
         """Equal parts give equal ids, and no two ways of cutting a text meet."""
         self.assertEqual(derive_event_id("refund", "7"), derive_event_id("refund", "7"))
         self.assertNotEqual(derive_event_id("a", "bc"), derive_event_id("ab", "c"))
+        self.assertEqual(derive_event_id("caf\u00e9"), derive_event_id("cafe\u0301"))
         self.assertRegex(derive_event_id("a"), "^[0-9a-f]{64}$")
 
     def test_bad_input_is_refused_and_changes_nothing(self) -> None:
@@ -588,6 +589,70 @@ class RelayTest(OutboxTestCase):
 
         self.assertEqual((["store_busy"] * 2, 150, [0, 0, 150]), (errors, len(self.receiver.got), slept_when))
         self.assertEqual([1.0] * 3, self.clock.slept)
+
+    def test_a_report_that_cannot_be_taken_does_not_end_the_loop(self) -> None:
+        """The log is down too: the next pass comes all the same."""
+        passes: list[int] = []
+
+        async def run() -> None:
+            stop = asyncio.Event()
+
+            def claim(*args: Any) -> None:
+                passes.append(1)
+                if len(passes) == 3:
+                    stop.set()
+                raise StoreError("store_busy", "as it was told to")
+
+            def no_log(error: Exception) -> None:
+                raise OSError
+
+            self.outbox.claim = claim  # type: ignore[method-assign, assignment]
+            await self.relay(on_error=no_log).run(stop)
+
+        asyncio.run(run())
+        self.assertEqual(3, len(passes))
+
+    def test_a_code_that_is_no_text_is_kept_as_one(self) -> None:
+        """A receiver that answers with a number, or with half a character, is marked like any other."""
+        odd: list[Any] = [410, None, "\ud800", "", "x" * 300]
+        self.record(*(f"e{number}" for number in range(len(odd))), "last")
+        for number, code in enumerate(odd):
+            self.receiver.refuses[f"e{number}"] = PermanentRefusal(code)
+
+        (report,) = self.passes(1)
+
+        self.assertEqual((1, 5), (report.sent, report.dead))
+        words = ["410", "None", "?", "PermanentRefusal", "x" * 200]
+        self.assertEqual(words, [self.outbox.status(f"e{number}")["last_error"] for number in range(5)])
+
+    def test_a_verdict_with_an_error_that_is_no_text_is_refused(self) -> None:
+        """Nothing of the batch is marked then."""
+        self.record("e")
+        batch = self.outbox.claim()
+        assert batch is not None
+        for error in (5, None, "\ud800"):
+            verdict = Verdict(batch.messages[0], "refused", error)  # type: ignore[arg-type]
+            self.assert_code("bad_input", partial(self.outbox.mark, batch, [verdict]))
+        self.assertEqual("claimed", self.status("e"))
+
+    def test_a_group_is_what_its_leaves_are(self) -> None:
+        """A send that uses a task group and reaches nobody is an outage, and costs no attempt."""
+        self.record("down", "mixed", "never")
+        down = TransportDown("unreachable")
+        self.receiver.refuses = {
+            "mixed": ExceptionGroup("g", [down, ValueError()]),
+            "never": ExceptionGroup("g", [PermanentRefusal("gone")]),
+            "down": ExceptionGroup("g", [down, ExceptionGroup("h", [ConnectionResetError()])]),
+        }
+
+        (report,) = self.passes(1)
+        self.assertEqual((0, 0, 3), (report.refused, report.dead, report.given_back))
+        del self.receiver.refuses["down"]
+        self.clock.advance(3600)
+        relay = self.relay()
+        (report,) = self.passes(1, relay)
+
+        self.assertEqual((1, 1, 1), (report.sent, report.refused, report.dead))
 
     def test_a_stop_ends_a_sleeping_relay(self) -> None:
         """The sleep is left at once and nothing stays behind."""
@@ -1091,6 +1156,23 @@ class ConsumerTest(OutboxTestCase):
         self.clock.advance(HORIZON_S)
 
         self.assertEqual((1, 0), (consumer.sweep(), consumer.sweep()))
+
+    def test_each_delivery_lengthens_the_memory(self) -> None:
+        """The horizon lies between two deliveries; a message that is replayed again and again has one effect still.
+
+        A clock that falls back shortens nothing. Claims: I4-060.
+        """
+        consumer = self.consumer(horizon_s=HORIZON_S, retention_s=HORIZON_S)
+        consumer.handle("e", self.book)
+        for _ in range(5):
+            self.clock.advance(HORIZON_S - 1)
+            self.assertEqual(0, consumer.sweep())
+            self.assertFalse(consumer.handle("e", self.book))
+        self.clock.advance(1 - HORIZON_S)
+        self.assertFalse(consumer.handle("e", self.book))
+        self.clock.advance(2 * HORIZON_S - 2)
+
+        self.assertEqual((0, 1), (consumer.sweep(), self.entries()))
 
     def test_an_effect_is_not_awaited_under_the_lock(self) -> None:
         """A coroutine function is refused and the event stays new.
