@@ -5,8 +5,8 @@
     fingerprint  hash of all arguments; the same key with another one is a conflict
     lifetime     how long a result is replayed: at least twice the time in which anybody may retry
 
-N1  The key does not depend on the order of the fields, nor on how an accent is written; no two ways of cutting a text
-    meet, and `1`, `1.0` and `true` are never one.
+N1  The key does not depend on the order of the fields, nor on how an accent is written, in a caller's own key either;
+    no two ways of cutting a text meet, and `1`, `1.0` and `true` are never one.
 N2  A field that belongs to one transmission (`trace_id`, `request_id`, a time stamp) is refused at any depth: a key
     with one would be new for each retry, and would protect nothing.
 N3  Namespace and owner are no part of the key's text but columns beside it, so that no separator can be forged.
@@ -180,7 +180,7 @@ def make_intent(
     if key is not None:
         if fields is not None:
             refuse("a key and fields are two ways of naming an intent")
-        return Intent(namespace, owner, text_of(key, "key"), fingerprint)
+        return Intent(namespace, owner, text_of(unicodedata.normalize("NFC", text_of(key, "key")), "key"), fingerprint)
     return Intent(namespace, owner, intent_key(namespace, _chosen(stable, fields)), fingerprint)
 
 

@@ -177,6 +177,7 @@ class KeyTest(StoreTestCase):
         self.assertIn("NaN", twin.key("n", {"a": float("nan")}))
 
         self.assertEqual(intent_key("n", {"name": "é"}), intent_key("n", {"name": "e\u0301"}))
+        self.assertEqual(make_intent("n", {}, key="é"), make_intent("n", {}, key="e\u0301"))
         numbers: list[Any] = [{1: 2}, {"a": float("nan")}, {"a": 1.0}]
         for bad in [*numbers, {"a": (1,)}, {"\ud800": 1}, [], None, {"é": 1, "e\u0301": 2}]:
             self.assert_code("bad_input", partial(intent_key, "n", bad))
