@@ -44,6 +44,7 @@ from __future__ import annotations
 
 import asyncio
 import enum
+import inspect
 import threading
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
@@ -216,9 +217,9 @@ class StreamingToolExecutor:
             async for update in executor.updates(): ...   # the rest, until every call is answered
 
     `run(call, progress)` executes; `is_safe(call, arguments)` decides at `add` and any answer that is
-    not true, or an exception, means unsafe; without it every call is unsafe. `parse(call)` gives the
-    arguments or raises. `query` is the outer scope, shared by the answers of one query. `limit`: safe
-    calls at once. `shape_result(call, content, is_error)` is applied to each answer before it is
+    not true, one that would have to be awaited, or an exception, means unsafe; without it every call is
+    unsafe. `parse(call)` gives the arguments or raises. `query` is the outer scope, shared by the answers of
+    one query. `limit`: safe calls at once. `shape_result(call, content, is_error)` is applied to each answer before it is
     completed (the per-tool limit of `companions.result_budget`, C8-077). `observe(call_id, state)` hears every
     transition, and what it raises is ignored. `call_later(seconds, action)` is the timer of the grace.
     Raises `ExecutorError` (`bad_input`).
@@ -444,7 +445,10 @@ class StreamingToolExecutor:
         if call.cut_off:  # it parses, but nobody knows what was to follow
             return _Entry(call, safe=False, refusal=invalid_arguments(True))
         try:
-            safe = self._is_safe is not None and bool(self._is_safe(call, arguments))
+            answer = None if self._is_safe is None else self._is_safe(call, arguments)
+            safe = not inspect.isawaitable(answer) and bool(answer)
+            if inspect.iscoroutine(answer):
+                answer.close()
         except Exception:
             safe = False
         parsed = ToolCall(

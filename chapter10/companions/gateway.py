@@ -359,7 +359,7 @@ class Gateway:
         if not blocks and not broke_off:
             self._silent = True
         if blocks and (results or not broke_off):
-            self._transcript.append({"role": "assistant", "content": blocks})
+            self._transcript.append({"role": "assistant", "content": list(blocks)})  # a stubborn stream has the other
             if results:
                 self._transcript.append({"role": "user", "content": [_result_block(result) for result in results]})
 

@@ -72,6 +72,7 @@ from chapter10.companions.schema import (
     compile_schema,
     strict_json,
 )
+from chapter10.companions.tasks import leaves
 from chapter10.companions.tool_spec import (
     MAX_ATTEMPTS,
     MAX_KEY,
@@ -441,6 +442,8 @@ class ToolRegistry:
     async def _pause(self, call: _Call, repetition: int) -> bool:
         """Wait before a repetition; False when the task would have no time left after it."""
         seconds = 0.0 if self._delay is None else self._delay(repetition)
+        if not 0 <= seconds <= MAX_TIMEOUT_SECONDS:  # a NaN would be waited for without an end
+            raise RegistryError("invalid_call", "delay", f"not from 0 to {MAX_TIMEOUT_SECONDS} seconds")
         if call.remaining is not None and not call.remaining() > seconds:
             return False
         await self._sleep(seconds)
@@ -585,7 +588,10 @@ def _copied(arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 def _granted(grants: Grants | Callable[[], Grants]) -> frozenset[str]:
-    held = grants() if callable(grants) else grants
+    try:
+        held = grants() if callable(grants) else grants
+    except Exception as error:  # who cannot say what is permitted permits nothing
+        raise _Refused("forbidden", error) from None
     if not isinstance(held, AbstractSet | list | tuple) or not all(type(one) is str for one in held):
         raise RegistryError("invalid_call", "grants", "not a set, list or tuple of strings")
     return frozenset(held)
@@ -620,14 +626,10 @@ def _code_of(error: BaseException) -> str:
     """Map what a handler raised to a code; a group by its leaves. Raises what is not to be a result."""
     _raise_stop(error)
     codes = set()
-    waiting = [error]
-    while waiting:
-        inner = waiting.pop()
-        if isinstance(inner, BaseExceptionGroup):
-            waiting.extend(inner.exceptions)
-        elif isinstance(inner, PermissionError):
+    for leaf in leaves(error):
+        if isinstance(leaf, PermissionError):
             codes.add("forbidden")
-        elif isinstance(inner, ConnectionError | TimeoutError):
+        elif isinstance(leaf, ConnectionError | TimeoutError):
             codes.add("transient_failure")
         else:
             codes.add("tool_failure")

@@ -44,12 +44,15 @@ def problems_of(messages: Sequence[Message]) -> list[str]:
     ids: set[str] = set()
     waiting: list[str] = []  # the calls of the message before
     for place, message in enumerate(messages):
-        role, content = message.get("role"), message.get("content")
+        role, content = (message.get("role"), message.get("content")) if isinstance(message, dict) else (None, None)
         if role != ("assistant" if place % 2 else "user"):
             found.append(f"message {place}: {role} is not in its turn")
         if not isinstance(content, list) or not content:
             found.append(f"message {place}: no content")
             content = []
+        if not all(isinstance(block, dict) for block in content):
+            found.append(f"message {place}: a block that is no object")
+            content = [block for block in content if isinstance(block, dict)]
         results = [block for block in content if block.get("type") == "tool_result"]
         if [block.get("tool_use_id") for block in results] != waiting:
             found.append(f"message {place}: not exactly the results of the calls before, in their order")
@@ -99,5 +102,6 @@ def _has_content(content: object) -> bool:
     if isinstance(content, str):
         return bool(content.strip())
     return isinstance(content, list) and any(
-        block.get("type") != "text" or str(block.get("text", "")).strip() for block in content
+        isinstance(block, dict) and (block.get("type") != "text" or str(block.get("text", "")).strip())
+        for block in content
     )

@@ -428,7 +428,7 @@ class Scheduling(ExecutorTestCase):
         executor.ready()
 
     async def test_what_cannot_be_decided_is_unsafe(self) -> None:
-        """A test that raises, arguments that do not parse, no test at all: unsafe; a true value is safe.
+        """A test that raises or would be awaited, arguments that do not parse, no test: unsafe; a true value is safe.
 
         Claims: C8-021.
         """
@@ -445,6 +445,14 @@ class Scheduling(ExecutorTestCase):
         executor.add(ToolCall("broken", "t", "{"))
         self.assertIs(executor.is_safe("broken"), False)
         await executor.aclose()
+
+        async def asks(call: ToolCall, arguments: Any) -> bool:
+            return True
+
+        waits = self.executor(is_safe=asks)
+        waits.add(ToolCall("c", "t"))
+        self.assertIs(waits.is_safe("c"), False)
+        await waits.aclose()
         bare = StreamingToolExecutor(self.stage.run)
         bare.add(ToolCall("a", "t"))
         self.assertIs(bare.is_safe("a"), False)

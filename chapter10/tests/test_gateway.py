@@ -10,6 +10,7 @@ import unittest
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from typing import Any, ClassVar
+from unittest import mock
 
 from chapter10.companions.executor import KEEP_PROGRESS
 from chapter10.companions.gateway import (
@@ -443,6 +444,36 @@ class HowATurnEnds(GatewayTestCase):
         self.assertEqual(caught.exception.code, "stream_cancelled")
         self.valid(gateway)
 
+    async def test_a_stream_that_does_not_stop_changes_nothing_afterwards(self) -> None:
+        """It ignores its cancel for the whole grace and then goes on: the transcript stays as the turn left it."""
+        self.tool("orders.get")
+        gateway = await self.ready("orders")
+        release = asyncio.Event()
+
+        async def stubborn() -> AsyncIterator[Block]:
+            yield text("I look.")
+            yield call("a")
+            while not release.is_set():
+                try:
+                    await release.wait()
+                except asyncio.CancelledError:
+                    pass
+            yield text("And then")
+            yield call("b")
+
+        with mock.patch("chapter10.companions.gateway._STREAM_GRACE_SECONDS", 0.001):
+            async with gateway.turn(stubborn()):
+                await settle()
+                gateway.interrupt()
+        left = gateway.transcript
+        self.valid(gateway)
+        release.set()
+        await settle()
+
+        self.assertEqual(gateway.transcript, left)
+        gateway.ask("Go on.")
+        self.send(gateway)
+
     async def test_a_consumer_that_leaves_stops_what_runs(self) -> None:
         """A break is an interruption: the rest is answered, the model is not read on."""
         self.waiting("orders.get", concurrency_safe=True)
@@ -790,6 +821,11 @@ class TheTranscript(unittest.TestCase):
         }.items():
             with self.subTest(fault=fault):
                 self.assertTrue(any(fault in line for line in problems_of(messages)), problems_of(messages))
+        odd: list[Any] = ["x", None, ["x"], {"role": [], "content": "hi"}, {"role": "user", "content": [None, []]}]
+        for message in odd:
+            self.assertTrue(problems_of([message]))
+        broken = [ask, answer, {"role": "user", "content": [first, {**second, "tool_use_id": [], "content": [1]}]}]
+        self.assertTrue(problems_of(broken))
         missing = [ask, answer, {"role": "user", "content": [first]}]
         self.assertTrue(problems_of(missing))
         self.assertTrue(problems_of([ask, answer, {"role": "user", "content": [first, first, second]}]))

@@ -529,6 +529,27 @@ class Permission(RegistryTestCase):
                 self.assertEqual(self.call(one, grants=grants, approved=True), failure("forbidden"))
             self.assertEqual(handler.calls, [])
 
+    def test_grants_that_cannot_be_read_permit_nothing(self) -> None:
+        """Whoever keeps them is down: refused at the door, and at the second look after the approval too."""
+        for fine in (0, 1):
+            looks: list[int] = []
+
+            def grants(fine: int = fine, looks: list[int] = looks) -> set[str]:
+                looks.append(1)
+                if len(looks) > fine:
+                    raise ConnectionError
+                return {"orders:read"}
+
+            handler = Scripted("x")
+            registry = registry_of(spec(handler, permission="orders:read"))
+            answer = self.run_virtual(
+                lambda loop, registry=registry, grants=grants: registry.invoke(  # type: ignore[misc]
+                    "orders.get", {"order_id": "A"}, grants=grants
+                )
+            )
+            self.assertEqual((answer, handler.calls), (failure("forbidden"), []))
+            self.assertEqual((len(looks), registry.running), (fine + 1, 0))
+
     def test_a_refusal_by_the_handler_is_not_repeated(self) -> None:
         """The service behind the tool refused; a write is not asked for its state either.
 
@@ -763,6 +784,16 @@ class Repetition(RegistryTestCase):
                 self.assertEqual((slept, len(handler.calls)), (waits, calls))
 
             self.run_virtual(main)
+
+    def test_a_wait_that_is_no_time_is_refused(self) -> None:
+        """A NaN would be slept for ever, and a week is no pause."""
+        for seconds in (float("nan"), -1.0, float("inf"), 604_800.0):
+            registry = registry_of(spec(Scripted(ConnectionError())), delay=lambda repetition, s=seconds: s)
+            with self.assertRaises(RegistryError) as caught:
+                self.run_virtual(
+                    lambda loop, registry=registry: registry.invoke("orders.get", {"order_id": "A"})  # type: ignore[misc]
+                )
+            self.assertEqual((caught.exception.code, caught.exception.field), ("invalid_call", "delay"))
 
     def test_a_task_without_a_number_of_seconds_has_none(self) -> None:
         """A remainder that is NaN is nothing left, and no endless permission."""
