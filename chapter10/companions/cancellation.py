@@ -479,22 +479,32 @@ async def clean_up(fn: Callable[[], Awaitable[T]], limit_s: float, *, grace_s: f
 async def in_thread(fn: Callable[[CancelToken], T], token: CancelToken, *, grace_s: float = GRACE_SECONDS) -> T:
     """Return `fn(child)` computed in a thread, so that the event loop stays free; the child token is its way to stop.
 
-    A cancel of the token or of the caller sets the child; the thread sees it at its next look and no sooner. The caller
-    waits for that `grace_s` at most, and a thread that does not look runs on. Raises what `fn` raises, and
-    `CancellationError` for a `grace_s` that is not above 0. Source: claim I4-034, X-22.
+    A cancel of the token or of the caller sets the child; the thread sees it at its next look and no sooner. Either
+    waits for that `grace_s` at most, and a thread that does not look runs on. Raises what `fn` raises, `ToolCancelled`
+    for a thread that was left behind, and `CancellationError` for a `grace_s` that is not above 0.
+    Source: claim I4-034, X-22.
     """
     _check_seconds(grace_s, "grace_s")
     child = token.child()
     child.check()
     future = asyncio.get_running_loop().run_in_executor(None, fn, child)
+    stop = child._future()
     try:
-        await asyncio.wait({future})
-    except asyncio.CancelledError:
+        waiting: set[asyncio.Future[Any]] = {future, stop}
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        outer = await until(future, grace_s)
+    except asyncio.CancelledError as error:
         child.cancel("caller_cancelled")
-        await until(future, grace_s)
-        future.add_done_callback(_retrieve)
-        raise
-    return future.result()
+        outer = await until(future, grace_s, error)
+    finally:
+        child._forget(stop)
+    if outer is None and future.done():
+        return future.result()
+    future.add_done_callback(_retrieve)
+    if outer is not None:
+        raise outer
+    child.check()
+    raise AssertionError  # nothing else ends the waiting
 
 
 async def fetch_large_blob(

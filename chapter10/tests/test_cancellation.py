@@ -413,6 +413,41 @@ class LongLoops(unittest.TestCase):
 
         run_virtual(main)
 
+    def test_a_thread_that_does_not_look_is_left_behind(self) -> None:
+        """A cancel of the token waits for the grace and no longer; a caller's own cancel in the grace comes out."""
+        release = threading.Event()
+        self.addCleanup(release.set)
+        for cancelled in (False, True):
+            started = threading.Event()
+            token = CancelToken()
+
+            def compute(child: CancelToken, started: threading.Event = started) -> None:
+                started.set()
+                release.wait(60)
+
+            async def main(
+                loop: VirtualLoop, cancelled: bool = cancelled, started: Any = started, token: Any = token
+            ) -> None:
+                task = loop.create_task(in_thread(compute, token, grace_s=2.0))
+                await asyncio.sleep(0)
+                started.wait(60)
+                token.cancel("user")
+                for _ in range(5):
+                    await asyncio.sleep(0)
+                if cancelled:
+                    task.cancel()
+                began = loop.time()
+                await until_done(task)
+                self.assertEqual((task.cancelled(), loop.time() - began), (cancelled, 2.0))
+                if not cancelled:
+                    error = task.exception()
+                    assert isinstance(error, ToolCancelled)
+                    self.assertEqual(error.reason, "user")
+                release.set()
+
+            run_virtual(main)
+            release.clear()
+
     def test_a_file_that_is_fetched_in_steps_stops_between_them(self) -> None:
         """20,000 bytes are three steps of 8192; after a cancel in the second there is no third.
 
