@@ -53,9 +53,13 @@ class TheEvidence(FolderTestCase):
         with mock.patch.object(experiments, "_run", first_run):
             self.assertEqual(check_reports(reports_folder()), [])
 
-    def test_a_new_run_writes_the_committed_bytes_and_a_changed_figure_is_found(self) -> None:
-        """Written into another folder, the two files are equal and alone; then the check names file and line."""
-        write_reports(self.folder)
+    def test_a_run_writes_the_committed_bytes_and_a_changed_figure_is_found(self) -> None:
+        """Written into another folder, the two files are equal and alone; then the check names file and line.
+
+        That another run gives the same is seen below: by each group alone, and by all of them in another process.
+        """
+        with mock.patch.object(experiments, "_run", first_run):
+            write_reports(self.folder)
         self.assertEqual(sorted(path.name for path in self.folder.iterdir()), sorted(REPORTS))
         for name in REPORTS:
             written = (self.folder / name).read_bytes()
