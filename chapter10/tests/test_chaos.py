@@ -33,7 +33,7 @@ class ChaosTestCase(FolderTestCase):
 
         Claims: C10-227.
         """
-        run = chaos.run_chaos(self.folder, seconds=0, workers=3, seed=2, steps=30)
+        run = chaos.run_chaos(self.folder, seconds=0, workers=3, seed=1, steps=30)
         figures = run.figures
         self.assertEqual(run.wrong, [])
         self.assertEqual((figures["lost"], figures["duplicated"]), (0, 0))
