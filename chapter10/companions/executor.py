@@ -219,10 +219,10 @@ class StreamingToolExecutor:
     `run(call, progress)` executes; `is_safe(call, arguments)` decides at `add` and any answer that is
     not true, one that would have to be awaited, or an exception, means unsafe; without it every call is
     unsafe. `parse(call)` gives the arguments or raises. `query` is the outer scope, shared by the answers of
-    one query. `limit`: safe calls at once. `shape_result(call, content, is_error)` is applied to each answer before it is
-    completed (the per-tool limit of `companions.result_budget`, C8-077). `observe(call_id, state)` hears every
-    transition, and what it raises is ignored. `call_later(seconds, action)` is the timer of the grace.
-    Raises `ExecutorError` (`bad_input`).
+    one query. `limit`: safe calls at once. `shape_result(call, content, is_error)` is applied to each answer
+    before it is completed (the per-tool limit of `companions.result_budget`, C8-077). `observe(call_id, state)`
+    hears every transition, and what it raises is ignored. `call_later(seconds, action)` is the timer of the
+    grace. Raises `ExecutorError` (`bad_input`).
     """
 
     def __init__(

@@ -145,7 +145,8 @@ class Gateway:
     asks somebody about an irreversible write; without it such a call is answered `approval_required`.
     `shell`: names of tools whose failure ends the other calls of the same answer. `remaining`: seconds that
     the whole task has left. `limit`: safe calls at once. `definition_bytes`: budget of one search.
-    `observe(call_id, state)`: hears what becomes of each call. Raises `GatewayError` (`bad_input`).
+    `observe(call_id, state)`: hears what becomes of each call. A model gives no business keys, so each write in the
+    registry makes its own (`ToolSpec.idempotency_key`). Raises `GatewayError` (`bad_input`).
     """
 
     def __init__(
@@ -163,6 +164,10 @@ class Gateway:
     ) -> None:
         if isinstance(shell, str):
             raise GatewayError("bad_input", "shell is a collection of names")
+        for name in sorted(registry.catalog().tools):
+            spec = registry.get(name)
+            if spec is not None and spec.effect != "read" and spec.idempotency_key is None:
+                raise GatewayError("bad_input", f"{name} is a write that makes no business key")
         self._registry = registry
         self._budget = budget
         self._grants = grants

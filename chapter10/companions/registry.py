@@ -9,9 +9,9 @@ What a user of this module may rely on
         signature does not take is refused, also under an open schema.
     G3  Permission, and the loaded definition where one is given, are checked again at the moment of each
         execution: after the approval, after the wait for a place, before every repetition.
-    G4  A read is repeated at most twice. A reversible write is repeated only with a business key, after a
-        status query has said that it was not done, and only when the first call has really ended. An
-        irreversible write is never repeated and never runs without approval.
+    G4  A read is repeated at most twice. A write has a business key, or it is not called (I4-097). A reversible
+        write is repeated only after a status query under that key has said that it was not done, and only when
+        the first call has really ended. An irreversible write is never repeated and never runs without approval.
     G5  No repetition exceeds `max_attempts` or the time that the whole task has left; waits count.
     G6  A timeout says that the outcome is not known. The late result is dropped.
     G7  A failure is a code and whether trying again makes sense. Texts of exceptions reach the log only.
@@ -333,7 +333,8 @@ class ToolRegistry:
         `progress`: hears what the handler reports, in the handler's thread (`companions.gateway` has one for
         handlers in threads); it gets nothing from an attempt that was given up.
 
-        Raises `RegistryError` (`invalid_call`) for such an option of a wrong type, `CancelledError` when the
+        Raises `RegistryError` (`invalid_call`) for such an option of a wrong type and for a write that has no
+        business key, neither from its spec nor from the caller; nothing is called then. `CancelledError` when the
         caller is cancelled or the handler raises it, and whatever else is no `Exception`.
         Source: claims T6-005, T6-017 to T6-027, T6-035 to T6-041.
         """
@@ -368,6 +369,8 @@ class ToolRegistry:
         self._entries[entry.tool.name] = entry
 
     def _key_of(self, entry: _Entry, arguments: dict[str, Any], key: str | None) -> str | None:
+        if key is None and entry.spec.idempotency_key is None and entry.spec.effect != "read":
+            raise RegistryError("invalid_call", "key", "a write has a business key: from its spec or from the caller")
         if key is not None or entry.spec.idempotency_key is None:
             return key
         try:
@@ -508,7 +511,7 @@ class ToolRegistry:
         """Ask what became of a write. `not_done` counts only if the handler can no longer do it."""
         query = call.entry.spec.status_query
         seconds = call.seconds()
-        if query is None or call.key is None or not seconds or not await self._status_places.take(seconds):
+        if query is None or not seconds or not await self._status_places.take(seconds):
             return Status("unknown")
         asked = await run(
             query,
@@ -551,8 +554,8 @@ class ToolRegistry:
 def invoke_tool(registry: ToolRegistry, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
     """Call a tool from a program without an event loop: the form of the document.
 
-    No grants and no approval; for these there is `ToolRegistry.invoke`, and also inside a running loop, where
-    this raises `RuntimeError`. Source: claims T6-017 to T6-023.
+    No grants, no approval, and the business key that the spec makes; for these there is `ToolRegistry.invoke`,
+    and also inside a running loop, where this raises `RuntimeError`. Source: claims T6-017 to T6-023.
     """
     try:
         asyncio.get_running_loop()

@@ -99,9 +99,10 @@ class Status:
 class CallContext:
     """What a handler is told of its call, when its spec has a `context_argument`.
 
-    `key` is the business key, the same at every attempt; `attempt` counts from 1; `is_stopped()` says that
-    nobody waits any more, and a handler in a thread that takes notice ends early. `progress(data)` reports
-    to whoever asked for it, in the thread of the handler, and says nothing once nobody waits any more.
+    `key` is the business key, the same at every attempt, and never None for a write; `attempt` counts from 1;
+    `is_stopped()` says that nobody waits any more, and a handler in a thread that takes notice ends early.
+    `progress(data)` reports to whoever asked for it, in the thread of the handler, and says nothing once nobody
+    waits any more.
     """
 
     tool: str
@@ -140,7 +141,8 @@ class ToolSpec:
     max_concurrency     executions of this tool at once; None: as many as the registry runs
     approval            True: needs approval. An irreversible write always does
     status_query        called with (key, arguments) to ask what became of a write; returns a `Status`
-    idempotency_key     makes the business key from the arguments, where the caller of `invoke` gives none
+    idempotency_key     makes the business key from the arguments, where the caller of `invoke` gives none; a
+                        write without the one and the other is not called
     context_argument    name of the handler's parameter that takes a `CallContext`; not an argument of a model
     redact              text to text, before the cut
 

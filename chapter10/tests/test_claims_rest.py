@@ -172,6 +172,7 @@ class WhereACompanionTakesOver(FolderTestCase):
             "max_attempts": 3,
             "max_output_chars": 200,
             "handler": handler,
+            "idempotency_key": lambda arguments: "note",
         }
         return ToolSpec(**values | options)
 

@@ -76,6 +76,8 @@ class GatewayTestCase(FolderTestCase, unittest.IsolatedAsyncioTestCase):
             return f"{name} {order_id}"
 
         base = ToolSpec(name, f"Is {name}.", effect, 30, 1, 1_000_000, handler or plain, SCHEMA, "orders:use")
+        if effect != "read":
+            base = replace(base, idempotency_key=lambda arguments: f"{name} {sorted(arguments.items())}")
         self.registry.register(replace(base, **{"keywords": (name.split(".")[0],), **more}))
 
     def waiting(self, name: str, effect: str = "read", **more: Any) -> None:
@@ -198,6 +200,24 @@ class WhatReachesAHandler(GatewayTestCase):
         self.send(gateway)
         _, again = await self.play(gateway, search("c2", "orders"), call("c3"))
         self.assertEqual((again.code, self.calls), (None, ["orders.get A"]))
+
+    async def test_a_write_that_makes_no_business_key_is_refused_at_the_start(self) -> None:
+        """A model gives no keys: it could find the tool and never call it. One that comes later is not called.
+
+        Claims: I4-097, I4-103.
+        """
+        for effect in ("reversible_write", "irreversible_write"):
+            self.tool(f"notes.{effect}", effect=effect, idempotency_key=None)
+            with self.assertRaises(GatewayError) as caught:
+                self.gateway()
+            self.assertEqual(caught.exception.code, "bad_input")
+            self.registry.remove(f"notes.{effect}")
+        gateway = self.gateway(approve=True)
+        self.tool("notes.save", effect="irreversible_write", idempotency_key=None)
+        gateway.ask("Do it.")
+        _, result = await self.play(gateway, search("s", "notes"), call("c1", "notes.save"))
+        self.assertEqual((result.code, self.calls), ("tool_failure", []))
+        self.send(gateway)
 
     async def test_an_irreversible_write_asks_somebody(self) -> None:
         """Without an approver it is not made; with one it is made once."""

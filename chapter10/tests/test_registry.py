@@ -79,6 +79,7 @@ def spec(handler: Callable[..., Any], effect: str = "read", **options: Any) -> T
         "max_attempts": 3,
         "max_output_chars": 1000,
         "parameters": ORDER,
+        "idempotency_key": None if effect == "read" else lambda arguments: "k",
     }
     return ToolSpec(**(usual | {"handler": handler, "effect": effect} | options))
 
@@ -886,21 +887,23 @@ class Repetition(RegistryTestCase):
 
         self.assertEqual((answer, events), (failure("tool_failure"), ["write", "status k A1"]))
 
-    def test_without_a_business_key_a_write_is_not_repeated(self) -> None:
-        """A status query alone is not enough, and is not asked.
+    def test_a_write_without_a_business_key_is_not_called(self) -> None:
+        """Nobody could know it again: the program is told, at the first call, and a read needs none.
 
-        Claims: T6-009, T6-042.
+        Claims: I4-097, I4-103, T6-009, T6-042.
         """
-        asked: list[str] = []
-        handler = Scripted(ConnectionError())
-
-        async def status(key: str, arguments: dict[str, Any]) -> Status:
-            asked.append(key)
-            return Status("not_done")
-
-        one = spec(handler, "reversible_write", status_query=status)
-        self.assertEqual(self.call(one), failure("outcome_unknown"))
-        self.assertEqual((len(handler.calls), asked), (1, []))
+        for effect in ("reversible_write", "irreversible_write"):
+            handler = Scripted("x")
+            bare = ToolSpec("orders.get", "Changes an order.", effect, 1.0, 3, 100, handler, ORDER)
+            with self.assertRaises(RegistryError) as caught:
+                self.call(bare, approved=True)
+            self.assertEqual((caught.exception.code, caught.exception.field), ("invalid_call", "key"))
+            with self.assertRaises(RegistryError):
+                invoke_tool(registry_of(bare), "orders.get", {"order_id": "A"})
+            self.assertEqual(handler.calls, [])
+            self.assertEqual(self.call(bare, approved=True, key="mine"), {"ok": True, "data": "x"})
+            self.assertEqual(len(handler.calls), 1)
+        self.assertEqual(self.call(spec(Scripted("x"))), {"ok": True, "data": "x"})
 
     def test_the_repetitions_of_a_write_are_bounded_too(self) -> None:
         """Surely not done three times: a passing fault, which may be tried again later.

@@ -222,6 +222,7 @@ def _spec(name: str, effect: str, handler: Callable[..., Any], argument: str, wo
         permission=next(right for right in _ALL if right.split(":")[0] == name.split(".")[0]),
         keywords=words,
         concurrency_safe=effect == "read",
+        idempotency_key=None if effect == "read" else lambda arguments: f"{name} {arguments[argument]}",
         context_argument="context" if name == "orders.get" else None,
     )
 
