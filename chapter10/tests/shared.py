@@ -8,17 +8,26 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
+from chapter10.companions.experiments import GROUPS
+from chapter10.evidence import Scene
 from chapter10.experiments import run_all
 from chapter10.lab.claims import Map, read_map
 from chapter10.tests.syntax import parsed
 
-__all__ = ["chapter_evidence", "claim_map"]
+__all__ = ["chapter_evidence", "claim_map", "companion_run"]
 
 
 @cache
 def chapter_evidence() -> dict[str, Any]:
     """The evidence of one run of the chapter's five groups; to be looked at and not written to."""
     return run_all()
+
+
+@cache
+def companion_run(group: str) -> tuple[dict[str, Any], Scene]:
+    """The figures and the scene of one run of a group of the companions; to be looked at and not written to."""
+    scene = Scene()
+    return GROUPS[group].run(scene), scene
 
 
 @cache

@@ -14,7 +14,6 @@ import unittest
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from functools import cache
 from types import ModuleType
 from typing import Any
 from unittest import mock
@@ -35,6 +34,7 @@ from chapter10.lab import areas
 from chapter10.lab.claims import ids_in, read_claims
 from chapter10.lab.predict import Area, Question, predict
 from chapter10.lab.textio import text_lanes
+from chapter10.tests.shared import companion_run as run
 from chapter10.tests.support import TOP, FolderTestCase, run_python
 
 MAX_LINES_OF_A_PICTURE = 90
@@ -171,13 +171,6 @@ def as_a_reader_edits(change: str) -> Any:
     with mock.patch.dict(sys.modules, {spec.name: module}):  # dataclasses look their module up by name
         spec.loader.exec_module(module)
         return module.GROUP.run(Scene())
-
-
-@cache
-def run(group: str) -> tuple[dict[str, Any], Scene]:
-    """The run of a group and its scene."""
-    scene = Scene()
-    return GROUPS[group].run(scene), scene
 
 
 def letters(area: Area, result: Any) -> list[str]:

@@ -32,7 +32,9 @@ from chapter10.lab.predict import NO_GUESS, Area, Question, field_of, place_of, 
 from chapter10.lab.predictions import AREAS
 from chapter10.lab.strings import Text
 from chapter10.lab.textio import Event
+from chapter10.tests.shared import companion_run
 from chapter10.tests.support import TOP, FolderTestCase, run_python
+from chapter10.tests.syntax import parsed
 
 
 class _Everything(Catalog):
@@ -115,7 +117,7 @@ def answers_of_the_questions() -> dict[str, dict[str, Any]]:
 @cache
 def companions() -> dict[str, dict[str, Any]]:
     """The runs of the companions' groups."""
-    return {name: group.run(Scene()) for name, group in COMPANION_GROUPS.items()}
+    return {name: companion_run(name)[0] for name in COMPANION_GROUPS}
 
 
 def every_area() -> Iterator[tuple[Area, Mapping[str, Any]]]:
@@ -232,7 +234,7 @@ def tests_of(module: str) -> frozenset[str]:
     path = TOP / "chapter10" / "tests" / f"{module}.py"
     if not path.is_file():
         return frozenset()
-    classes = [node for node in ast.parse(path.read_bytes()).body if isinstance(node, ast.ClassDef)]
+    classes = [node for node in parsed(path).body if isinstance(node, ast.ClassDef)]
     methods = [
         f"{parent.name}.{node.name}"
         for parent in classes

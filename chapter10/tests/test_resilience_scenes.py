@@ -7,13 +7,13 @@ of each group claim, so that a changed rule changes a test and not only a page.
 from __future__ import annotations
 
 import unittest
-from functools import cache
 from typing import Any
 
 from chapter10.canonical import canonical
 from chapter10.companions.scenes import breaker, budget, idempotency, interruption, mail, outbox, retry
 from chapter10.evidence import Group, Scene, pictures
 from chapter10.lab.virtual_time import VirtualTimeError, pause, run_virtual
+from chapter10.tests.shared import companion_run as played
 
 GROUPS: dict[str, Group] = {
     "budget": budget.GROUP,
@@ -24,13 +24,6 @@ GROUPS: dict[str, Group] = {
     "outbox": outbox.GROUP,
     "mail": mail.GROUP,
 }
-
-
-@cache
-def played(group: str) -> tuple[dict[str, Any], Scene]:
-    """The figures and the scene of one run, for the tests that only look at them."""
-    scene = Scene()
-    return GROUPS[group].run(scene), scene
 
 
 def figures(group: str) -> Any:
