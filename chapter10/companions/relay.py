@@ -8,8 +8,12 @@ What holds (O4 to O6 of `companions.outbox`): a message that is refused stops no
 attempt and is probed with one message; a mark that could not be stored is tried again before the next claim; after the
 end of its lease a relay sends nothing more of its batch.
 
-What it does not do: a relay that dies between a send and its mark sends again. For the other side see
-`companions.inbox`.
+A send may take as long as a whole lease; then it is cancelled and counts as refused, with a `TimeoutError`, since one
+message that hangs must not hold the others for ever. A transport that hangs for all of them is better known to the send
+function: with a shorter limit of its own it raises `TransportDown`, and nobody pays an attempt.
+
+What it does not do: a relay that dies between a send and its mark sends again (see `companions.inbox` for the other
+side), and one whose send ignores its cancel hangs.
 Source: the document on interruption, section 6 (claims I4-056 to I4-059, I4-063, I4-066; X-49).
 """
 
@@ -173,7 +177,8 @@ class Relay:
             if not self._outbox.has_time(batch):
                 return
             try:
-                await self._send(message.topic, message.payload, key=message.event_id)
+                async with asyncio.timeout(self._lease_s):
+                    await self._send(message.topic, message.payload, key=message.event_id)
             except Exception as error:
                 if _are_all(error, self._transport_errors):
                     self._probes_failed += 1

@@ -52,6 +52,7 @@ from chapter10.tests.faulty_stores import (
     taken_out,
 )
 from chapter10.tests.support import FolderTestCase, ManualClock
+from chapter10.tests.virtual_time import run_virtual
 
 BUSINESS = "CREATE TABLE ledger (entry TEXT PRIMARY KEY, cents INTEGER NOT NULL);"
 APPLICATION = 78
@@ -589,6 +590,26 @@ class RelayTest(OutboxTestCase):
 
         self.assertEqual((["store_busy"] * 2, 150, [0, 0, 150]), (errors, len(self.receiver.got), slept_when))
         self.assertEqual([1.0] * 3, self.clock.slept)
+
+    def test_a_send_that_hangs_delays_only_itself(self) -> None:
+        """It has one lease, costs its message an attempt, and the others go out in the next pass."""
+        self.record("hangs", "well")
+        sent: list[str] = []
+
+        async def send(topic: str, payload: str, *, key: str) -> None:
+            if key == "hangs":
+                try:
+                    await asyncio.get_running_loop().create_future()
+                finally:
+                    self.clock.advance(60)
+            sent.append(key)
+
+        relay = self.relay(send=send, lease_s=60)
+        reports = [run_virtual(lambda loop: relay.run_pass()) for _ in range(2)]
+
+        self.assertEqual([(1, 1), (0, 0)], [(report.refused, report.given_back) for report in reports])
+        self.assertEqual((["well"], "pending"), (sent, self.status("hangs")))
+        self.assertEqual("TimeoutError", self.outbox.status("hangs")["last_error"])
 
     def test_a_report_that_cannot_be_taken_does_not_end_the_loop(self) -> None:
         """The log is down too: the next pass comes all the same."""
