@@ -20,7 +20,8 @@ from chapter10.lab.doctor import (
     sqlite_finding,
     write_finding,
 )
-from chapter10.tests.support import TOP, FolderTestCase, run_python
+from chapter10.tests.programs import run_here
+from chapter10.tests.support import TOP, FolderTestCase
 
 
 class Findings(FolderTestCase):
@@ -100,13 +101,12 @@ class Command(FolderTestCase):
     def test_this_machine_is_fit(self) -> None:
         """Exit code 0, six conditions, in both languages."""
         for language, words in (("zh", "这台机器什么都不缺"), ("en", "lacks nothing")):
-            child = run_python(
-                ["-m", "chapter10.lab.doctor", "--lang", language],
-                environment={"CHAPTER10_WORK": str(self.folder / "my_work"), "PYTHONIOENCODING": "utf-8"},
-            )
-            self.assertEqual((child.returncode, child.stderr), (0, ""))
-            self.assertIn(words, child.stdout)
-            self.assertEqual(sum(line.startswith("[") for line in child.stdout.splitlines()), 7)
+            work = {"CHAPTER10_WORK": str(self.folder / "my_work")}
+            with contextlib.chdir(TOP), mock.patch.dict(os.environ, work):
+                ended = run_here(["chapter10.lab.doctor", "--lang", language])
+            self.assertEqual((ended.code, ended.errors), (0, ""))
+            self.assertIn(words, ended.out)
+            self.assertEqual(sum(line.startswith("[") for line in ended.out.splitlines()), 7)
         self.assertEqual(list(self.folder.iterdir()), [])
 
     def test_a_missing_condition_is_exit_code_3(self) -> None:

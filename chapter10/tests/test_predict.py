@@ -32,8 +32,9 @@ from chapter10.lab.predict import NO_GUESS, Area, Question, field_of, place_of, 
 from chapter10.lab.predictions import AREAS
 from chapter10.lab.strings import Text
 from chapter10.lab.textio import Event
+from chapter10.tests.programs import run_here
 from chapter10.tests.shared import companion_run
-from chapter10.tests.support import TOP, FolderTestCase, run_python
+from chapter10.tests.support import TOP, FolderTestCase
 from chapter10.tests.syntax import parsed
 
 
@@ -455,12 +456,11 @@ class TheCommand(FolderTestCase):
     def test_a_program_without_a_terminal_ends_with_0(self) -> None:
         """Nothing is asked, nothing is kept, and any console can show it."""
         for encoding in ("utf-8", "ascii"):
-            child = run_python(
-                ["-m", "chapter10.experiments", "--group", "concurrency", "--predict"],
-                environment={"PYTHONIOENCODING": encoding, "CHAPTER10_WORK": str(self.folder), "CHAPTER10_LANG": "zh"},
-            )
-            self.assertEqual((child.returncode, child.stderr), (0, ""))
-            self.assertIn("peak_in_flight", child.stdout)
+            reader = {"CHAPTER10_WORK": str(self.folder), "CHAPTER10_LANG": "zh"}
+            with mock.patch.dict(os.environ, reader):
+                ended = run_here(["chapter10.experiments", "--group", "concurrency", "--predict"], encoding=encoding)
+            self.assertEqual((ended.code, ended.errors), (0, ""))
+            self.assertIn("peak_in_flight", ended.out)
         self.assertEqual(list(self.folder.iterdir()), [])
 
     def test_guesses_go_to_the_readers_folder(self) -> None:

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 import re
 import subprocess
 import sys
 import unittest
+from unittest import mock
 
+from chapter10.database import StoreError
 from chapter10.lab.textio import (
     MAX_EVENTS,
     Event,
     display_width,
     json_text,
+    main_guard,
     mermaid_label,
     mermaid_sequence,
     mermaid_state,
     pad,
+    prepare_streams,
     text_lanes,
     text_states,
 )
@@ -146,26 +152,35 @@ class Streams(FolderTestCase):
 
     def test_a_character_that_the_console_lacks_is_an_escape(self) -> None:
         """`prepare_streams` changes the errors of the streams and leaves their encoding."""
-        code = "from chapter10.lab.textio import *\nprepare_streams()\nprint('\\u2713 报表')"
         for encoding in ("cp936", "cp1252", "ascii", "utf-8"):
             with self.subTest(encoding=encoding):
-                done = run_python(["-c", code], environment={"PYTHONIOENCODING": encoding})
-                self.assertEqual((done.returncode, done.stderr), (0, ""))
+                console = io.TextIOWrapper(io.BytesIO(), encoding=encoding, newline="\n")
+                with contextlib.redirect_stdout(console):
+                    prepare_streams()
+                    print("\u2713 报表", flush=True)
+                self.assertEqual(console.encoding, encoding)
+                escaped = "\u2713 报表".encode(encoding, "backslashreplace")
+                self.assertEqual(console.buffer.getvalue(), escaped + b"\n")
+        code = "from chapter10.lab.textio import *\nprepare_streams()\nprint('\\u2713 报表')"
+        done = run_python(["-c", code], environment={"PYTHONIOENCODING": "ascii"})
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "\\u2713 \\u62a5\\u8868\n", ""))
 
     def test_each_ending_of_a_program_has_its_exit_code(self) -> None:
         """A result, a broken machine, an interruption and a bug are four different things."""
-        endings = {
-            "return 1": (1, ""),
-            "raise StoreError('store_busy', 'held')": (3, "store_busy: held\n"),
-            "raise OSError('disk full')": (3, "the machine failed: disk full\n"),
-            "raise KeyboardInterrupt": (130, ""),
-            "raise SystemExit(2)": (2, ""),
-        }
+        for ending, code, said in (
+            (mock.Mock(return_value=1), 1, ""),
+            (mock.Mock(side_effect=StoreError("store_busy", "held")), 3, "store_busy: held\n"),
+            (mock.Mock(side_effect=OSError("disk full")), 3, "the machine failed: disk full\n"),
+            (mock.Mock(side_effect=KeyboardInterrupt), 130, ""),
+            (mock.Mock(side_effect=SystemExit(2)), 2, ""),
+        ):
+            with self.subTest(code=code, said=said), contextlib.redirect_stderr(io.StringIO()) as errors:
+                with self.assertRaises(SystemExit) as left:
+                    main_guard(ending)
+                self.assertEqual((left.exception.code, errors.getvalue()), (code, said))
         head = "from chapter10.database import StoreError\nfrom chapter10.lab.textio import main_guard\n"
-        for ending, expected in endings.items():
-            with self.subTest(ending=ending):
-                done = run_python(["-c", f"{head}def main():\n    {ending}\nmain_guard(main)"])
-                self.assertEqual((done.returncode, done.stderr), expected)
+        broken = run_python(["-c", f"{head}def main():\n    raise StoreError('store_busy', 'held')\nmain_guard(main)"])
+        self.assertEqual((broken.returncode, broken.stderr), (3, "store_busy: held\n"))
         bug = run_python(["-c", f"{head}def main():\n    raise ZeroDivisionError\nmain_guard(main)"])
         self.assertEqual(bug.returncode, 1)
         self.assertIn("Traceback", bug.stderr)
