@@ -8,9 +8,10 @@ What holds (O4 to O6 of `companions.outbox`): a message that is refused stops no
 attempt and is probed with one message; a mark that could not be stored is tried again before the next claim; after the
 end of its lease a relay sends nothing more of its batch.
 
-A send may take as long as a whole lease; then it is cancelled and counts as refused, with a `TimeoutError`, since one
-message that hangs must not hold the others for ever. A transport that hangs for all of them is better known to the send
-function: with a shorter limit of its own it raises `TransportDown`, and nobody pays an attempt.
+The sends of a batch end with its lease, since one message that hangs must not hold the others for ever: the one at hand
+is cancelled, and counts as refused, with a `TimeoutError`, if it had the whole lease. A transport that hangs for all of
+them is better known to the send function: with a shorter limit of its own it raises `TransportDown`, and nobody pays an
+attempt.
 
 What it does not do: a relay that dies between a send and its mark sends again (see `companions.inbox` for the other
 side), and one whose send ignores its cancel hangs.
@@ -32,6 +33,7 @@ from chapter10.companions.messages import (
     MAX_LIMIT,
     MAX_TEXT,
     Batch,
+    Message,
     PassReport,
     PermanentRefusal,
     TransportDown,
@@ -173,19 +175,22 @@ class Relay:
             await self._sleep_or(marked, pause)
 
     async def _send_batch(self, batch: Batch, verdicts: list[Verdict]) -> None:
+        try:
+            async with asyncio.timeout(self._lease_s):
+                await self._send_each(batch, verdicts)
+        except TimeoutError as error:  # ours: what a send raises is in its verdict
+            if not verdicts:  # the first had the whole lease; any other gets it with the next batch
+                self._judge(batch.messages[0], error, verdicts)
+
+    async def _send_each(self, batch: Batch, verdicts: list[Verdict]) -> None:
         for message in batch.messages:
             if not self._outbox.has_time(batch):
                 return
             try:
-                async with asyncio.timeout(self._lease_s):
-                    await self._send(message.topic, message.payload, key=message.event_id)
+                await self._send(message.topic, message.payload, key=message.event_id)
             except Exception as error:
-                if _are_all(error, self._transport_errors):
-                    self._probes_failed += 1
-                    self._paused_until = self._clock() + self._pause(self._probes_failed)
+                if not self._judge(message, error, verdicts):
                     return
-                for_good = _are_all(error, self._permanent)
-                verdicts.append(Verdict(message, "refused_for_good" if for_good else "refused", _short(error)))
             except asyncio.CancelledError as error:
                 task = asyncio.current_task()
                 if task is None or task.cancelling():
@@ -194,6 +199,16 @@ class Relay:
             else:
                 verdicts.append(Verdict(message, "sent"))
             self._probes_failed = 0
+
+    def _judge(self, message: Message, error: Exception, verdicts: list[Verdict]) -> bool:
+        """Note what an error means for its message; False when it is the transport's, which begins a pause."""
+        if _are_all(error, self._transport_errors):
+            self._probes_failed += 1
+            self._paused_until = self._clock() + self._pause(self._probes_failed)
+            return False
+        for_good = _are_all(error, self._permanent)
+        verdicts.append(Verdict(message, "refused_for_good" if for_good else "refused", _short(error)))
+        return True
 
     def _mark_what_is_owed(self) -> PassReport:
         if self._unmarked is None:

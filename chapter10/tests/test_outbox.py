@@ -592,8 +592,8 @@ class RelayTest(OutboxTestCase):
         self.assertEqual([1.0] * 3, self.clock.slept)
 
     def test_a_send_that_hangs_delays_only_itself(self) -> None:
-        """It has one lease, costs its message an attempt, and the others go out in the next pass."""
-        self.record("hangs", "well")
+        """It has one whole lease, as the first of a batch, costs its message an attempt, and the others go on."""
+        self.record("before", "hangs", "well")
         sent: list[str] = []
 
         async def send(topic: str, payload: str, *, key: str) -> None:
@@ -605,11 +605,24 @@ class RelayTest(OutboxTestCase):
             sent.append(key)
 
         relay = self.relay(send=send, lease_s=60)
+        reports = [run_virtual(lambda loop: relay.run_pass()) for _ in range(3)]
+
+        self.assertEqual([(0, 2), (1, 1), (0, 0)], [(report.refused, report.given_back) for report in reports])
+        self.assertEqual((["before", "well"], "pending"), (sent, self.status("hangs")))
+        self.assertEqual("TimeoutError", self.outbox.status("hangs")["last_error"])
+
+    def test_a_transport_that_hangs_may_be_named_as_one_that_is_down(self) -> None:
+        """Then nobody pays an attempt, and the relay pauses."""
+        self.record("a", "b")
+
+        async def hangs(topic: str, payload: str, *, key: str) -> None:
+            await asyncio.get_running_loop().create_future()
+
+        relay = self.relay(send=hangs, transport_errors=(TimeoutError,))
         reports = [run_virtual(lambda loop: relay.run_pass()) for _ in range(2)]
 
-        self.assertEqual([(1, 1), (0, 0)], [(report.refused, report.given_back) for report in reports])
-        self.assertEqual((["well"], "pending"), (sent, self.status("hangs")))
-        self.assertEqual("TimeoutError", self.outbox.status("hangs")["last_error"])
+        self.assertEqual((2, 0, True), (reports[0].given_back, reports[0].refused, reports[1].paused))
+        self.assertEqual(0, self.outbox.status("a")["attempts"])
 
     def test_a_report_that_cannot_be_taken_does_not_end_the_loop(self) -> None:
         """The log is down too: the next pass comes all the same."""
