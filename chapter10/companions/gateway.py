@@ -32,7 +32,8 @@ request: a tool added to it would change all the bytes that follow. They are nev
 
 An answer that breaks off on its way (its stream raises) keeps the calls that had come, each with its answer,
 since some may have had their effect; without any call nothing of it is kept. Its error is raised at the end
-of the turn. Arguments that are no JSON object stand in the transcript as an empty object.
+of the turn. Arguments that are no JSON object stand in the transcript as an empty object, and half a character
+that the model wrote stands there as U+FFFD: what is sent is UTF-8, or no later request would be taken.
 
 What it does not do: it asks no model, keeps nothing across processes but the state of the budget, and
 decides nothing about the order of calls. One task at a time; everything belongs to one event loop.
@@ -53,11 +54,12 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final
 
-from chapter10.canonical import CodedError, canonical
+from chapter10.canonical import CodedError, canonical, is_unicode
 from chapter10.catalog import BUDGET_BYTES, CatalogError, Grants
 from chapter10.companions.executor import KEEP_PROGRESS, StreamingToolExecutor, ToolState, Update
 from chapter10.companions.registry import ApprovalRequest, ToolRegistry, ToolSpec
 from chapter10.companions.result_budget import BudgetReport, Message, ResultBudget
+from chapter10.companions.result_text import whole_characters
 from chapter10.companions.tool_calls import (
     USER_INTERRUPT,
     CallFailure,
@@ -197,8 +199,8 @@ class Gateway:
 
         Raises `GatewayError`: `bad_input`, `turn_open`, `conversation_full`.
         """
-        if not isinstance(text, str) or not text.strip():
-            raise GatewayError("bad_input", "no text")
+        if not isinstance(text, str) or not text.strip() or not is_unicode(text):
+            raise GatewayError("bad_input", "no text, or half a character in it")
         self._refuse_open_turn()
         self._refuse_more_messages(1)
         self._transcript.append({"role": "user", "content": [{"type": "text", "text": text}]})
@@ -441,7 +443,7 @@ class Turn:
         kind = block.get("type") if isinstance(block, Mapping) else None
         if kind == "text" and isinstance(block.get("text"), str):
             if block["text"].strip():
-                self._blocks.append({"type": "text", "text": block["text"]})
+                self._blocks.append({"type": "text", "text": whole_characters(block["text"])})
         elif kind == "tool_use":
             call = self._gateway._call(block)
             noted = {"type": "tool_use", "id": call.call_id, "name": call.name, "input": _input(call)}

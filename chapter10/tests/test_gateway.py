@@ -464,6 +464,19 @@ class HowATurnEnds(GatewayTestCase):
         self.assertEqual(caught.exception.code, "stream_cancelled")
         self.valid(gateway)
 
+    async def test_half_a_character_never_gets_into_a_request(self) -> None:
+        """The user's text is refused, the model's is repaired, joined where two halves belong together."""
+        gateway = self.gateway()
+        with self.assertRaises(GatewayError) as caught:
+            gateway.ask("half \ud83d")
+        self.assertEqual((caught.exception.code, gateway.transcript), ("bad_input", []))
+        gateway.ask("?")
+        self.send(gateway)
+        await self.play(gateway, text("a \ud83d b \ud83d\ude00"), search("c1", "orders"))
+
+        request = self.send(gateway)
+        self.assertEqual(request.messages[1]["content"][0], text("a \ufffd b \U0001f600"))
+
     async def test_a_stream_that_does_not_stop_changes_nothing_afterwards(self) -> None:
         """It ignores its cancel for the whole grace and then goes on: the transcript stays as the turn left it."""
         self.tool("orders.get")
