@@ -17,6 +17,7 @@ Source: the chapter's lease and what it leaves open (claims C10-226, C10-233).
 
 from __future__ import annotations
 
+import signal
 import threading
 from collections.abc import Callable
 from typing import Any, Final, Protocol
@@ -242,6 +243,7 @@ class Heartbeat:
         self._overrun(held)
 
     def _run(self) -> None:
+        _leave_signals_to_the_main_thread()
         leases: Leases | None = None
         pause = self._pause
         try:
@@ -256,3 +258,13 @@ class Heartbeat:
         finally:
             if leases is not None:
                 leases.close()
+
+
+def _leave_signals_to_the_main_thread() -> None:
+    """A signal that the system gives to this thread would be noted, but the main thread would sleep on.
+
+    Python runs handlers in the main thread only, and of two signals at once the system may hand the second one
+    to any thread that takes it.
+    """
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})

@@ -62,6 +62,8 @@ def work(path: str, kind: str, grace: float, lease: float) -> None:
         os._exit(0)
 
     def read() -> None:
+        if hasattr(signal, "pthread_sigmask"):  # as the heartbeat does: the main thread is the one to wake
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
         for line in sys.stdin:
             if line.strip() == "go":
                 GO.set()
