@@ -226,11 +226,11 @@ class TheQuestions(unittest.TestCase):
 def names_a_test(dotted: str) -> bool:
     """Whether `module.Class.method` is a test of this suite, from its syntax."""
     module, _, rest = dotted.partition(".")
-    return rest in tests_of(module)
+    return rest in named_tests_of(module)
 
 
 @cache
-def tests_of(module: str) -> frozenset[str]:
+def named_tests_of(module: str) -> frozenset[str]:
     """What a test module defines: "" for itself, `Class` and `Class.method`; nothing if there is none."""
     path = TOP / "chapter10" / "tests" / f"{module}.py"
     if not path.is_file():
