@@ -864,12 +864,14 @@ class LeaseTest(StoreTestCase):
             ("_END", lambda claim: self.store.complete(claim, "late")),
             ("_RELEASE", lambda claim: self.store.release(claim)),
             ("_DOUBT", lambda claim: self.store.doubt(claim)),
-            ("_RENEW", lambda claim: self.store.renew(claim)),
+            ("_RENEW", lambda claim: self.store.renew(claim, lease_s=60)),
         ):
             self.store.db.execute("DELETE FROM idempotency")
             first, _ = self.taken_over()
+            before = self.store.db.execute("SELECT * FROM idempotency").fetchall()
             with taken_out(IDEMPOTENCY, name, "fence = ?", "? IS NOT NULL"):
                 act(first)
+            self.assertNotEqual(before, self.store.db.execute("SELECT * FROM idempotency").fetchall(), name)
 
     def test_a_fence_does_not_come_back_after_a_release(self) -> None:
         """The holder from before a release is not mistaken for the one after it.

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import signal
 import threading
+import unittest
 from collections.abc import Callable
 from typing import Any, Final
 from unittest import mock
@@ -952,6 +954,35 @@ class Beats(WorkerTestCase):
         self.assertEqual(self.lease_until(), 14)
         self.assertEqual([error.args[0] for error in self.failed], ["store_busy"])
         self.assertEqual(closed, [True])
+
+    @unittest.skipUnless(hasattr(signal, "pthread_sigmask"), "the system has no signal masks of threads")
+    def test_the_signals_that_end_a_worker_are_left_to_the_main_thread(self) -> None:
+        """The thread of the heartbeat takes neither: the main thread, which runs the handlers, is the one to wake."""
+        blocked: set[int] = set()
+        connected = threading.Event()
+
+        def connect() -> JobStore:
+            blocked.update(signal.pthread_sigmask(signal.SIG_BLOCK, ()))
+            connected.set()
+            return JobStore(self.path)
+
+        heart = Heartbeat(
+            connect,
+            clock=lambda: 5.0,
+            lease=9,
+            every=0.01,
+            pause=0.01,
+            release_at=lambda: None,
+            refused=lambda *_: None,
+            failed=self.failed.append,
+            overrun=lambda *_: None,
+        )
+        heart.start()
+        self.assertTrue(connected.wait(60))
+        heart.stop()
+
+        self.assertLessEqual({signal.SIGTERM, signal.SIGINT}, blocked)
+        self.assertNotIn(signal.SIGTERM, signal.pthread_sigmask(signal.SIG_BLOCK, ()))
 
 
 class AtTheDoor(WorkerTestCase):
