@@ -34,7 +34,7 @@ from typing import Final
 
 from chapter10.evidence import differences, replace_together, say_differences
 from chapter10.experiments import reports_folder
-from chapter10.lab.explorer import Broken, Exploration, Explorer, counterexample
+from chapter10.lab.explorer import Answers, Broken, Exploration, Explorer, counterexample
 from chapter10.lab.guards import GUARDS
 from chapter10.lab.invariants import INVARIANTS, Invariant
 from chapter10.lab.textio import EXIT_FINE, EXIT_USAGE, EXIT_WRONG, Event, main_guard, mermaid_sequence, text_lanes
@@ -90,12 +90,14 @@ def _told(answer: object) -> str:
     return "nothing" if answer is None else str(answer)
 
 
-def guards_page(seen: Exploration | None = None) -> str:
+def guards_page(seen: Exploration | None = None, answers: Answers | None = None) -> str:
     """Return the Markdown page with a shortest broken history for each guard, in text and in Mermaid.
 
     `seen`: the exploration of `World()` whose counts stand on the page; without it the world is explored first.
+    `answers`: of that exploration, to be used again.
     """
-    seen = Explorer(World()).run() if seen is None else seen
+    answers = Answers() if answers is None else answers
+    seen = Explorer(World(), answers=answers).run() if seen is None else seen
     assert seen.finished and seen.broken is None
     promises = "\n".join(
         f"| {i.number} | {i.sentence} | {', '.join(f'`{name}`' for name in i.constraints) or '-'} |"
@@ -104,7 +106,7 @@ def guards_page(seen: Exploration | None = None) -> str:
     counts = {name: getattr(seen, name) for name in ("states", "transitions", "depth", "contents", "calls")}
     parts = [_HEAD.format(example="stale_attempt.finish", promises=promises, **counts)]
     for guard in GUARDS:
-        broken = counterexample(guard).broken
+        broken = counterexample(guard, answers).broken
         parts.append(f"## {guard.name}\n\n{_capital(guard.sentence)} ({', '.join(guard.claims)}).\n")
         if broken is None:
             parts.append("**没有反例 / No counterexample was found.**\n")

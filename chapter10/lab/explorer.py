@@ -5,7 +5,8 @@ each new state is kept for later. States are kept once, so the search ends; shor
 first, so the first that breaks a promise is one of the shortest there are.
 
 What a call does depends on the store's rows and the time alone. So each call is run once for each
-(rows, time) and its answer used again for every belief that the workers may have.
+(rows, time) and its answer used again for every belief that the workers may have. Explorations that
+differ in the code of one verb may share `Answers`: what the other verbs do is the same in all of them.
 
 Source: claims C10-213, C10-229 to C10-238, C10-297.
 """
@@ -14,16 +15,17 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 from types import ModuleType
 from typing import Final, NamedTuple
 
 from chapter10 import jobs as production
 from chapter10.lab.guards import Guard, jobs_without
 from chapter10.lab.invariants import WAY_TO_END, Seen, first_broken, stuck
-from chapter10.lab.world import EMPTY, WORKERS, Action, Bench, Content, Memory, State, Step, World, actions
+from chapter10.lab.world import EMPTY, LOOKS, WORKERS, Action, Bench, Content, Memory, State, Step, World, actions
 
-__all__ = ["REPORT_EVERY", "Broken", "Exploration", "Explorer", "counterexample"]
+__all__ = ["REPORT_EVERY", "Answers", "Broken", "Exploration", "Explorer", "counterexample"]
 
 REPORT_EVERY: Final = 20_000
 """States between two lines of progress."""
@@ -56,20 +58,52 @@ _Node = tuple[int, int, Memory]
 """A state, its content by number: what a search keeps for each."""
 
 
+_Broken = tuple[str, str, str] | None
+"""The number and the sentence of a promise, and what is wrong."""
+
+_Judged = dict[tuple[Content, int, Action], tuple[Step, _Broken]]
+"""What each call does from a content at a time, and which promise that breaks."""
+
+
 class _Known(NamedTuple):
     """What one call does from one content at one time, and which promise that breaks."""
 
     step: Step
     content: int
-    broken: tuple[str, str, str] | None
+    broken: _Broken
+
+
+_CALLED: Final = {
+    "submit": ("submit_many",),
+    "submit another intent": ("submit_many",),
+    "look and cancel": LOOKS,
+    "retry": ("fail",),
+}
+"""The methods of the store that an action calls, where its verb is not the name of the one that it calls."""
+
+
+class Answers:
+    """What calls did in explorations of worlds with the same rules, to be used by further ones.
+
+    A world's rules are all of it but how much is played (`jobs`, `workers`, `until`, `verbs`): of the world
+    a call depends on nothing else.
+    """
+
+    def __init__(self) -> None:
+        self._of_rules: dict[World, _Judged] = {}
+
+    def of(self, world: World) -> _Judged:
+        """Return the answers in worlds with the rules of `world`, to be read and added to."""
+        return self._of_rules.setdefault(replace(world, jobs=1, workers=1, until=1, verbs=frozenset()), {})
 
 
 class Explorer:
     """Breadth-first search over the states of a world.
 
     `module`: the `jobs` module to explore. `limit`: stop after so many states (None: none).
-    `report`: called with the exploration so far every `report_every` states; it may raise
-    `KeyboardInterrupt` to stop. Use `run` once.
+    `answers`: of earlier explorations, used and added to for every method of the store but `changed`, the
+    one in which their modules differ. `report`: called with the exploration so far every `report_every`
+    states; it may raise `KeyboardInterrupt` to stop. Use `run` once.
     """
 
     def __init__(
@@ -78,12 +112,16 @@ class Explorer:
         module: ModuleType = production,
         *,
         limit: int | None = None,
+        answers: Answers | None = None,
+        changed: str = "",
         report: Callable[[Exploration], object] = lambda seen: None,
         report_every: int = REPORT_EVERY,
     ) -> None:
         self._world = world
         self._bench = Bench(world, module)
         self._limit = limit
+        self._judged = (answers or Answers()).of(world)
+        self._changed = changed
         self._report = report
         self._report_every = report_every
         self._ids: dict[Content, int] = {}
@@ -132,7 +170,7 @@ class Explorer:
                 return
         seen.finished = True
 
-    def _follow(self, node: _Node, action: Action) -> tuple[_Node, object, tuple[str, str, str] | None]:
+    def _follow(self, node: _Node, action: Action) -> tuple[_Node, object, _Broken]:
         """Return the state after an action, what was answered, and the promise that it broke."""
         content_id, now, memory = node
         if action.verb == "tick":
@@ -146,20 +184,28 @@ class Explorer:
         return (known.content, now, memory), answer, known.broken
 
     def _call(self, content_id: int, now: int, action: Action) -> _Known:
-        # To the store one worker is like another, and so is an answer that will be lost.
-        asked = action._replace(
-            actor="worker" if action.actor in WORKERS else action.actor, verb=action.verb.removesuffix(", answer lost")
-        )
+        asked = _asked(action)
         key = (content_id, now, asked)
         known = self._known.get(key)
         if known is None:
-            before = self._contents[content_id]
-            step = self._bench.call(before, now, asked)
             self.seen.calls += 1
-            found = first_broken(Seen(self._world, before, now, asked, step))
-            broken = None if found is None else (found[0].number, found[0].sentence, found[1])
+            step, broken = self._judge(self._contents[content_id], now, asked)
             known = self._known[key] = _Known(step, self._id(step.content), broken)
         return known
+
+    def _judge(self, before: Content, now: int, asked: Action) -> tuple[Step, _Broken]:
+        if self._changed in _CALLED.get(asked.verb, (asked.verb,)):
+            return self._run(before, now, asked)
+        key = (before, now, asked)
+        judged = self._judged.get(key)
+        if judged is None:
+            judged = self._judged[key] = self._run(before, now, asked)
+        return judged
+
+    def _run(self, before: Content, now: int, asked: Action) -> tuple[Step, _Broken]:
+        step = self._bench.call(before, now, asked)
+        found = first_broken(Seen(self._world, before, now, asked, step))
+        return step, None if found is None else (found[0].number, found[0].sentence, found[1])
 
     def _ask(self, content: Content, now: int, action: Action) -> Step:
         return self._call(self._id(content), now, action).step
@@ -187,9 +233,19 @@ class Explorer:
         return tuple(reversed(steps))
 
 
-def counterexample(guard: Guard) -> Exploration:
-    """Explore the guard's world without the guard; `broken` is the shortest history that fails."""
-    return Explorer(guard.world, jobs_without(guard)).run()
+def counterexample(guard: Guard, answers: Answers | None = None) -> Exploration:
+    """Explore the guard's world without the guard; `broken` is the shortest history that fails.
+
+    `answers`: of explorations of the production module or of copies without another guard.
+    """
+    return Explorer(guard.world, jobs_without(guard), answers=answers, changed=guard.verb).run()
+
+
+@cache
+def _asked(action: Action) -> Action:
+    # To the store one worker is like another, and so is an answer that will be lost.
+    actor = "worker" if action.actor in WORKERS else action.actor
+    return action._replace(actor=actor, verb=action.verb.removesuffix(", answer lost"))
 
 
 def _remember(memory: Memory, actor: str, handed: tuple[int, int] | None) -> Memory:

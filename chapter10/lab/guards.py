@@ -17,8 +17,9 @@ import importlib.abc
 import importlib.util
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Final
@@ -110,7 +111,8 @@ def _without(text: str, guard: Guard) -> str:
     return text.replace(methods[guard.verb], verb + helpers)
 
 
-def _methods(text: str) -> dict[str, str]:
+@cache
+def _methods(text: str) -> Mapping[str, str]:
     """Return the source of each method of `JobStore`, whole lines, by name."""
     lines = text.splitlines(keepends=True)
     store = next(n for n in ast.parse(text).body if isinstance(n, ast.ClassDef) and n.name == "JobStore")
@@ -121,7 +123,7 @@ def _methods(text: str) -> dict[str, str]:
     }
 
 
-def _reached(methods: dict[str, str], verb: str) -> set[str]:
+def _reached(methods: Mapping[str, str], verb: str) -> set[str]:
     """Return the private methods that a verb calls, and those that they call."""
     reached: set[str] = set()
     waiting = [verb]
