@@ -9,8 +9,13 @@ Two locks of the operating system on two empty files beside the database mend th
     turn    held by the one process that is next, while it waits for the room; all others wait for the turn
     room    held by the process that writes, from before its `BEGIN` until after its `COMMIT`
 
-Whoever leaves the room and wants in again finds the turn taken by the one that is next, and stands behind
-it. Two processes take it by turns; of more, each that waits has the same chance to be next.
+Whoever has come in by the turn may come again, straight to the room, for `SLICE_SECONDS`. After that it finds
+the turn taken by the one that is next, and stands behind it. Two processes take it by turns, a few
+transactions each; of more, each that waits has the same chance to be next.
+
+Why not a turn for each transaction: another process's write empties SQLite's page cache, and whoever waits
+needs a moment to notice that it may go on. With a slice that is paid once in a few transactions, and nobody
+waits noticeably longer. A process that is alone saves the locks of the turn.
 
 What holds
     T1  It is advice. That one process writes at a time is SQLite's doing, with or without this.
@@ -19,12 +24,16 @@ What holds
     T3  The end of a process, however it ends, frees its locks: the system keeps them, not the files.
     T4  Where there are no such locks (Windows, some network drives) or no file may be made (a read-only
         folder), nobody waits here, and SQLite's own way is all there is.
-    T5  Closing removes the two files. Whoever still has them open notices at its next write and opens
-        new ones.
+    T5  Closing removes the two files. Whoever still has them open notices when it next asks for the turn and
+        opens new ones.
+    T6  While others wait, nobody comes in `SLICE_SECONDS` or later after it has come in by the turn, unless it
+        takes the turn again. So each that waits is kept waiting by each other for a slice and a transaction.
 
 Why it asks again and again instead of letting the system wake it: a wait for such a lock has no time limit,
-and T2 needs one. A try costs less than a microsecond. Each pause grows to a fiftieth of the time that was
-waited, so that a short wait ends at once and a long one costs no processor time.
+and T2 needs one. A try costs less than a microsecond. Only one process waits for the room, so it may ask
+often; it asks less often the longer it waits, so that a long wait costs no processor time. Many may wait for
+the turn, which moves once in a slice; they ask seldom, and more often the longer they wait, so that the turn
+comes to those that wait longest rather than to anybody.
 
 Measured on two cores with `python -m chapter10.lab.benchmark --area jobs`, which tells the figures.
 Source: the chapter's section on job state in the database (claim C10-153) and what it leaves open.
@@ -44,7 +53,7 @@ except ImportError:  # not on this system
 else:
     _flock = fcntl.flock
 
-__all__ = ["PATIENCE_SECONDS", "ROOM_SUFFIX", "TURN_SUFFIX", "Turnstile"]
+__all__ = ["PATIENCE_SECONDS", "ROOM_SUFFIX", "SLICE_SECONDS", "TURN_SUFFIX", "Turnstile"]
 
 TURN_SUFFIX: Final = "-turn"
 ROOM_SUFFIX: Final = "-room"
@@ -53,13 +62,26 @@ ROOM_SUFFIX: Final = "-room"
 PATIENCE_SECONDS: Final = 1.0
 """How long a process waits here before it goes on without."""
 
+SLICE_SECONDS: Final = 0.004
+"""For how long a process that has had its turn may come again without another."""
+
+_NEVER: Final = float("-inf")
 _TRY: Final = 2 | 4  # LOCK_EX | LOCK_NB, the same numbers on every system that has `flock`
 _FREE: Final = 8  # LOCK_UN
-_TURN_PAUSE_SECONDS: Final = 0.0002
-_ROOM_PAUSE_SECONDS: Final = 0.00005
-"""The first pauses. Only one process waits for the room at a time, so it may look more often."""
-_LONGEST_PAUSE_SECONDS: Final = 0.01
-_PAUSE_SHARE: Final = 0.02
+_TURN_PAUSE_SECONDS: Final = 0.002
+_SHORTEST_TURN_PAUSE_SECONDS: Final = 0.0005
+_ROOM_PAUSE_SECONDS: Final = 0.00015
+_LONGEST_ROOM_PAUSE_SECONDS: Final = 0.001
+
+
+def _turn_pause(waited: float) -> float:
+    """Return how long to sleep before asking for the turn again, after `waited` seconds."""
+    return max(_TURN_PAUSE_SECONDS - waited / 32, _SHORTEST_TURN_PAUSE_SECONDS)
+
+
+def _room_pause(waited: float) -> float:
+    """Return how long to sleep before asking for the room again, after `waited` seconds."""
+    return min(_ROOM_PAUSE_SECONDS + waited / 64, _LONGEST_ROOM_PAUSE_SECONDS)
 
 
 class Turnstile:
@@ -69,7 +91,9 @@ class Turnstile:
     `PATIENCE_SECONDS` of them are used. The files are opened by the first `enter`. No method raises.
     """
 
-    __slots__ = ("_clock", "_path", "_patience", "_patient", "_process", "_room", "_sleep", "_turn")
+    __slots__ = (
+        "_clock", "_path", "_patience", "_patient", "_process", "_room", "_sleep", "_slice_end", "_turn", "_with_turn",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -85,6 +109,8 @@ class Turnstile:
         self._clock = clock
         self._sleep = sleep
         self._process = os.getpid()
+        self._slice_end = _NEVER
+        self._with_turn = False  # true from before the turn is asked for until after it was given back
         self._turn = self._room = -1  # descriptors; -1: not open
 
     def enter(self) -> None:
@@ -92,15 +118,13 @@ class Turnstile:
         if self._path is None:
             return
         try:
-            if self._turn < 0 or os.fstat(self._turn).st_nlink == 0:
-                self._open(self._path)
-            try:  # as a rule nobody else is there
-                _lock(self._turn, _TRY)
-                _lock(self._room, _TRY)
-                self._patient = True
-            except BlockingIOError:
-                self._wait()
-            _lock(self._turn, _FREE)
+            if self._clock() < self._slice_end:
+                try:
+                    _lock(self._room, _TRY)
+                    return
+                except BlockingIOError:  # the one that is next has slipped in
+                    pass
+            self._take_turn(self._path)
         except OSError:  # no such locks, or no place for the files
             self._shut()
             self._path = None
@@ -110,7 +134,9 @@ class Turnstile:
         if self._turn >= 0:
             try:
                 _lock(self._room, _FREE)
-                _lock(self._turn, _FREE)
+                if self._with_turn:
+                    _lock(self._turn, _FREE)
+                    self._with_turn = False
             except OSError:
                 pass
 
@@ -129,13 +155,23 @@ class Turnstile:
     def __del__(self) -> None:
         self._shut()
 
-    def _wait(self) -> None:
-        until = self._clock() + self._patience
-        self._patient = self._take(self._turn, _TURN_PAUSE_SECONDS, until) and self._take(
-            self._room, _ROOM_PAUSE_SECONDS, until
-        )
+    def _take_turn(self, path: str) -> None:
+        """Come in by the turn, which starts a slice; without one where the patience was over first."""
+        if self._turn < 0 or os.fstat(self._turn).st_nlink == 0:
+            self._open(path)
+        self._with_turn = True
+        try:  # as a rule nobody else is there
+            _lock(self._turn, _TRY)
+            _lock(self._room, _TRY)
+            self._patient = True
+        except BlockingIOError:
+            until = self._clock() + self._patience
+            self._patient = self._take(self._turn, _turn_pause, until) and self._take(self._room, _room_pause, until)
+        _lock(self._turn, _FREE)
+        self._with_turn = False
+        self._slice_end = self._clock() + SLICE_SECONDS if self._patient else _NEVER
 
-    def _take(self, lock: int, pause: float, until: float) -> bool:
+    def _take(self, lock: int, pause: Callable[[float], float], until: float) -> bool:
         """Try until the lock is ours or the patience is over; only once for who has none."""
         started = self._clock()
         while True:
@@ -146,7 +182,7 @@ class Turnstile:
                 now = self._clock()
             if not self._patient or now >= until:
                 return False
-            self._sleep(min(max(pause, (now - started) * _PAUSE_SHARE), _LONGEST_PAUSE_SECONDS))
+            self._sleep(pause(now - started))
 
     def _open(self, path: str) -> None:
         self._shut()
@@ -156,6 +192,7 @@ class Turnstile:
 
     def _shut(self) -> None:
         """Close the descriptors; the system takes back the locks that no forked process has as well."""
+        self._slice_end = _NEVER
         for descriptor in (self._room, self._turn):
             if descriptor >= 0:
                 os.close(descriptor)

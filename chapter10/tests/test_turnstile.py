@@ -14,7 +14,7 @@ from unittest import mock
 from chapter10 import turnstile
 from chapter10.database import Database
 from chapter10.tests.support import FolderTestCase, ManualClock, start_python
-from chapter10.turnstile import PATIENCE_SECONDS, ROOM_SUFFIX, TURN_SUFFIX, Turnstile
+from chapter10.turnstile import PATIENCE_SECONDS, ROOM_SUFFIX, SLICE_SECONDS, TURN_SUFFIX, Turnstile
 
 OURS = 0x7E57
 TABLE = "CREATE TABLE writes (id INTEGER PRIMARY KEY, who TEXT NOT NULL);"
@@ -90,8 +90,10 @@ class TurnstileTestCase(FolderTestCase):
 
 class Fairness(TurnstileTestCase):
     def test_who_waits_is_before_who_comes_again(self) -> None:
-        """A process that waits writes before the one that held the lock writes again, each time."""
+        """A process that waits writes before the one whose slice is over writes again, each time."""
         database, child = self.open(), self.child()
+        clock = ManualClock(database._turnstile._slice_end)
+        database._turnstile._clock = clock
         assert child.stdout
         expected = []
         for number in range(5):
@@ -99,10 +101,58 @@ class Fairness(TurnstileTestCase):
                 db.execute("INSERT INTO writes (who) VALUES ('we')")
                 self.tell(child, f"they {number}")
                 self.wait_until_taken(TURN_SUFFIX)
+            clock.advance(SLICE_SECONDS)
             write(database, "we again")
             self.assertEqual("wrote\n", child.stdout.readline())
             expected += ["we", f"they {number}", "we again"]
         self.assertEqual(expected, self.writes())
+
+    def test_within_a_slice_one_comes_again_past_who_is_next(self) -> None:
+        """Up to its end, which is counted from the turn and not from the last time."""
+        clock = ManualClock()
+        one, following = self.stand(clock), self.stand()
+        following.enter()
+        following.leave()
+        one.enter()
+        one.leave()
+        turnstile._lock(following._turn, turnstile._TRY)
+        for part in (0.5, 0.75):
+            clock.now = SLICE_SECONDS * part
+            one.enter()
+            one.leave()
+        self.assertEqual([], clock.slept)
+        clock.now = SLICE_SECONDS
+        one.enter()
+        self.assertNotEqual([], clock.slept)
+
+    def test_who_finds_the_room_taken_within_its_slice_stands_in_line(self) -> None:
+        """The one that was next has slipped in; the other takes the turn and comes in after it, with a new slice."""
+        clock = ManualClock()
+        one, other = self.stand(clock), self.stand()
+        one.enter()
+        one.leave()
+        other.enter()
+        clock.advance(SLICE_SECONDS / 2)
+
+        def turn_is_taken_until_the_other_leaves(seconds: float) -> None:
+            with self.assertRaises(BlockingIOError):
+                turnstile._lock(other._turn, turnstile._TRY)
+            other.leave()
+
+        one._sleep = turn_is_taken_until_the_other_leaves
+        one.enter()
+        with self.assertRaises(BlockingIOError):
+            turnstile._lock(other._room, turnstile._TRY)
+        self.assertEqual(SLICE_SECONDS * 1.5, one._slice_end)
+
+    def test_who_gave_up_has_no_slice(self) -> None:
+        """It came in by nobody's leave, so the next time it asks for the turn again."""
+        clock = ManualClock()
+        holder, one = self.stand(), self.stand(clock)
+        holder.enter()
+        one.enter()
+        one.leave()
+        self.assertLess(one._slice_end, clock.now)
 
     def test_many_processes_all_come_to_write(self) -> None:
         """Four processes write at once; nothing is lost, nothing stands twice."""
@@ -167,17 +217,27 @@ class NobodyWaitsForEver(TurnstileTestCase):
         last.enter()
         self.assertEqual([], clock.slept)
 
-    def test_pauses_grow_with_the_wait_and_are_bounded(self) -> None:
+    def test_pauses_for_the_room_grow_and_are_bounded(self) -> None:
         """A short wait looks often, a long one seldom."""
         clock = ManualClock()
-        self.addCleanup(self.stand().close)
         holder, waiter = self.stand(), self.stand(clock)
         holder.enter()
         waiter.enter()
         self.assertEqual(clock.slept, sorted(clock.slept))
-        self.assertLessEqual(clock.slept[0], 0.001)
-        self.assertLessEqual(clock.slept[-1], 0.01)
-        self.assertLess(len(clock.slept), 500)
+        self.assertLess(clock.slept[0], clock.slept[-1])
+        self.assertLess(len(clock.slept), 1200)
+
+    def test_pauses_for_the_turn_shrink_and_are_bounded(self) -> None:
+        """Who has waited long asks more often than who has just come, and never without a pause."""
+        clock = ManualClock()
+        holder, waiter = self.stand(), self.stand(clock)
+        holder.enter()
+        holder.leave()
+        turnstile._lock(holder._turn, turnstile._TRY)
+        waiter.enter()
+        self.assertEqual(clock.slept, sorted(clock.slept, reverse=True))
+        self.assertLess(clock.slept[-1], clock.slept[0])
+        self.assertLess(len(clock.slept), 2200)
 
     def test_without_patience_nobody_waits(self) -> None:
         """A store that is to answer at once does not wait here either."""
@@ -280,6 +340,7 @@ class TheFiles(TurnstileTestCase):
         self.assertEqual([], list(self.folder.iterdir()))
         clock = ManualClock()
         three = self.stand(clock)
+        one._slice_end = clock.now
         one.enter()
         three.enter()
         self.assertNotEqual([], clock.slept)
