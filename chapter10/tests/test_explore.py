@@ -36,6 +36,10 @@ def whole_world() -> tuple[Exploration, Answers]:
     return Explorer(World(), answers=answers).run(), answers
 
 
+def tearDownModule() -> None:
+    whole_world.cache_clear()  # tens of thousands of answers, which every fork of a later test would carry
+
+
 def printed(*arguments: str) -> tuple[int, str]:
     """Run the command in this process; return its exit code and what it printed."""
     out = io.StringIO()

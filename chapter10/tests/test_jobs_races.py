@@ -9,16 +9,14 @@ import signal
 import sqlite3
 import unittest
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
-from unittest import mock
 
 from chapter10.database import StoreError
 from chapter10.jobs import JobStore
-from chapter10.tests import job_racer
-from chapter10.tests.forked import start_main
+from chapter10.tests.forked import start_module
 from chapter10.tests.job_checker import contents, violations
+from chapter10.tests.job_killed import GOT_THROUGH, OPENING, WHOLE_LIFE, whole_life
 from chapter10.tests.job_support import AUGUST, REPORT, WRITES, JobTestCase
 from chapter10.tests.support import FolderTestCase
 
@@ -29,12 +27,10 @@ class RaceTestCase(JobTestCase):
     def race(self, verb: str, racers: int, count: int = 0, *, starts: int = 1) -> list[Any]:
         """Start so many processes, let them go at once (so many times), and return what each of them got.
 
-        The processes are forked where the system can, which spares each the start of an interpreter. No store is
-        open meanwhile: a fork would hand it on, and each racer opens its own.
+        The processes are forked where the system can, which spares each the start of an interpreter.
         """
-        self.store.close()
         children = [
-            start_main(job_racer.main, "chapter10.tests.job_racer", [verb, str(self.path), str(number), str(count)])
+            start_module("chapter10.tests.job_racer", [verb, str(self.path), str(number), str(count)])
             for number in range(racers)
         ]
         try:
@@ -57,7 +53,6 @@ class RaceTestCase(JobTestCase):
                 if child.poll() is None:
                     child.kill()
                     child.communicate()
-            self.store = self.open()
 
     def submit_all(self, count: int, owners: int = 1) -> None:
         for number in range(owners):
@@ -184,7 +179,7 @@ class Kills(FolderTestCase):
             while killed:
                 number += 1
                 shutil.copyfile(start, path)
-                killed = self.run_and_kill(number, path, write.call)
+                killed = self.run_and_kill(number, path, write.name)
                 after = contents(path)
                 with self.subTest(write.name, statement=number):
                     self.assertEqual([], violations(path))
@@ -200,7 +195,7 @@ class Kills(FolderTestCase):
     def test_a_kill_right_after_the_commit_loses_nothing(self) -> None:
         """What was answered for is there, although the process ended without closing anything."""
         path = self.folder / "jobs.db"
-        self.assertFalse(self.run_and_kill(10**9, path, whole_life))
+        self.assertFalse(self.run_and_kill(10**9, path, WHOLE_LIFE))
         with JobStore(path) as store:
             self.assertEqual(REPORT, store.result("alice", 1)["data"])
         self.assertEqual([], violations(path, accepted=[1]))
@@ -214,54 +209,25 @@ class Kills(FolderTestCase):
         while killed:
             number += 1
             path = self.folder / f"{number}.db"
-            killed = self.run_and_kill(number, path, lambda store: None, count_opening=True)
+            killed = self.run_and_kill(number, path, OPENING)
             with self.subTest(statement=number), JobStore(path) as store:
                 whole_life(store)
             self.assertEqual([], violations(path, accepted=[1]))
         self.assertGreater(number, 12)
 
-    def run_and_kill(
-        self, number: int, path: Path, call: Callable[[JobStore], object], *, count_opening: bool = False
-    ) -> bool:
-        """Call in a child that dies before its `number`-th statement; say whether it did.
+    def run_and_kill(self, number: int, path: Path, call: str) -> bool:
+        """Make a call in a process that dies before its `number`-th statement; say whether it did.
 
-        A child that got through dies as well, right after, with everything open.
+        A process that got through dies as well, right after, with everything open.
         """
-        child = os.fork()
-        if child == 0:
-            left = [number]
-
-            def die_at_zero(statement: str) -> None:
-                left[0] -= 1
-                if left[0] == 0:
-                    os.kill(os.getpid(), signal.SIGKILL)
-
-            def traced(*given: Any, **named: Any) -> sqlite3.Connection:
-                connection: sqlite3.Connection = CONNECT(*given, **named)
-                connection.set_trace_callback(die_at_zero)
-                return connection
-
-            try:
-                with mock.patch("sqlite3.connect", traced if count_opening else CONNECT):
-                    store = JobStore(path)
-                store.db.set_trace_callback(die_at_zero)
-                call(store)
-            finally:
-                os._exit(3 if left[0] > 0 else 4)
-        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        self.assertIn(status, (-signal.SIGKILL, 3))
-        return status != 3
+        child = start_module("chapter10.tests.job_killed", [call, str(path), str(number)])
+        self.assertEqual(("", ""), child.communicate())
+        self.assertIn(child.returncode, (-signal.SIGKILL, GOT_THROUGH))
+        return child.returncode != GOT_THROUGH
 
     def remove(self, path: Path) -> None:
         for name in self.folder.glob(f"{path.name}*"):
             name.unlink()
-
-
-def whole_life(store: JobStore) -> None:
-    store.submit("alice", "k", AUGUST, now=0)
-    store.claim(1, now=1)
-    store.progress(1, 1, 1, 1, now=2)
-    store.finish(1, 1, REPORT, now=3)
 
 
 if __name__ == "__main__":

@@ -23,8 +23,9 @@ from chapter10.companions.child_process import ChildFailed, ChildProcess, Tempor
 from chapter10.companions.heartbeat import AttemptOver
 from chapter10.companions.worker_log import WorkerLog, log_path
 from chapter10.jobs import MAX_ARGS_BYTES
+from chapter10.tests.forked import Forked, start_module
 from chapter10.tests.job_support import AUGUST, JULY, JobTestCase
-from chapter10.tests.support import TOP, child_environment, start_python
+from chapter10.tests.support import ALONE, TOP, child_environment
 from chapter10.tests.worker_process import child_of
 
 POSIX: Final = hasattr(signal, "SIGSTOP")
@@ -44,7 +45,7 @@ def until(condition: Callable[[], Any]) -> Any:
 class Process:
     """A worker process, and what it says."""
 
-    def __init__(self, child: subprocess.Popen[str]) -> None:
+    def __init__(self, child: Forked | subprocess.Popen[str]) -> None:
         self.child = child
         assert child.stdout is not None and child.stdin is not None and child.stderr is not None
         self.stdout, self.stdin, self.stderr = child.stdout, child.stdin, child.stderr
@@ -94,7 +95,7 @@ class ProcessTestCase(JobTestCase):
 
     def start(self, kind: str, *, grace: float = 30, lease: float = LEASE) -> Process:
         process = Process(
-            start_python(["-m", "chapter10.tests.worker_process", "work", str(self.path), kind, str(grace), str(lease)])
+            start_module("chapter10.tests.worker_process", ["work", str(self.path), kind, str(grace), str(lease)])
         )
         self.addCleanup(process.close)
         process.hear("ready")
@@ -327,7 +328,7 @@ class ChildrenAlone(unittest.TestCase):
 
     def run_child(self, kind: str, context: Context | None = None, grace: float = 0.2) -> Any:
         child = ChildProcess(
-            [sys.executable, "-m", "chapter10.tests.worker_process", "child", kind],
+            [sys.executable, *ALONE, "-m", "chapter10.tests.worker_process", "child", kind],
             grace=grace,
             environment=child_environment(),
         )

@@ -21,6 +21,7 @@ from chapter10.companions.child_process import ChildContext, ChildProcess, Tempo
 from chapter10.companions.heartbeat import AttemptOver, JobContext
 from chapter10.companions.worker import Backoff, Handler, Note, Worker
 from chapter10.jobs_command import _Signals
+from chapter10.tests.support import ALONE
 
 GO = threading.Event()
 
@@ -45,7 +46,7 @@ def deaf(context: JobContext) -> Any:
 
 
 def child_of(kind: str, grace: float) -> ChildProcess:
-    return ChildProcess([sys.executable, "-m", "chapter10.tests.worker_process", "child", kind], grace=grace)
+    return ChildProcess([sys.executable, *ALONE, "-m", "chapter10.tests.worker_process", "child", kind], grace=grace)
 
 
 def work(path: str, kind: str, grace: float, lease: float) -> None:
@@ -109,7 +110,7 @@ def child(kind: str) -> int:
     if kind.startswith("leaves"):  # a process that has its pipes, in its group or in a group of its own
         alone = kind != "leaves one in the group"
         left = subprocess.Popen(
-            [sys.executable, "-c", "import threading; threading.Event().wait()"], start_new_session=alone
+            [sys.executable, *ALONE, "-c", "import threading; threading.Event().wait()"], start_new_session=alone
         )
         say(json.dumps({"progress": [0, left.pid]}))
         if kind != "leaves one and says nothing":
@@ -139,7 +140,11 @@ def _good(context: ChildContext) -> Any:
     return {"month": context.args["month"], "attempt": context.attempt}
 
 
-if __name__ == "__main__":
+def main() -> None:
     if sys.argv[1] == "child":
         sys.exit(child(sys.argv[2]))
     work(sys.argv[2], sys.argv[3], float(sys.argv[4]), float(sys.argv[5]))
+
+
+if __name__ == "__main__":
+    main()
