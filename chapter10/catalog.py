@@ -82,6 +82,8 @@ Grants = AbstractSet[str] | list[str] | tuple[str, ...]
 Value = TypeVar("Value")
 _are_strings: Final = frozenset({str}).issuperset
 
+_COLLECTIONS: Final = (frozenset, set, list, tuple, AbstractSet)  # what most callers pass stands first
+
 EFFECTS: Final = ("read", "write")
 BUDGET_BYTES: Final = 4096
 """Default of `load`: bytes of the canonical list of definitions. A threshold for teaching, no model's limit."""
@@ -220,12 +222,11 @@ class Tool(_Kept):
 
     def card(self, score: int) -> dict[str, Any]:
         """Return what a search shows of this tool."""
-        try:
-            card = self._card
-        except AttributeError:
+        if not hasattr(self, "_card"):
             fields = ("name", "description", "version", "digest", "effect")
-            card = self._keep("_card", {field: getattr(self, field) for field in fields})
-        return {**card, "score": score}
+            self._keep("_card", {**{field: getattr(self, field) for field in fields}, "score": 1})
+        [card] = _cards([self], score)
+        return card
 
     def definition(self) -> dict[str, Any]:
         """Return what a model needs for a call: name, description, version, effect, parameters."""
@@ -337,7 +338,10 @@ class Catalog:
         words = _check_query(query)
         granted = _check_grants(grants)
         _check_count(limit, MAX_LIMIT, "invalid_limit", "limit")
-        return [tool.card(score) for score, tool in self._tools._index.best(words, granted, limit)]
+        cards: list[dict[str, Any]] = []
+        for score, tools in self._tools._index.best(words, granted, limit):
+            cards += _cards(tools, score)
+        return cards
 
     def load(
         self, hits: list[dict[str, Any]], grants: Grants, budget_bytes: int = BUDGET_BYTES
@@ -447,6 +451,18 @@ def fixture_tools() -> list[Tool]:
     return met + archive
 
 
+def _cards(tools: list[Tool], score: int) -> list[dict[str, Any]]:
+    """Return copies of the cards of `tools`; to copy a dict whole is the least that a card can cost."""
+    try:
+        cards = [tool._card.copy() for tool in tools]
+    except AttributeError:  # one of them is shown for the first time
+        return [tool.card(score) for tool in tools]
+    if score != 1:
+        for card in cards:
+            card["score"] = score
+    return cards
+
+
 def _refuse(code: str, field: str, reason: str) -> NoReturn:
     raise CatalogError(code, field=field, reason=reason)
 
@@ -484,13 +500,13 @@ def _check_reference(value: object, code: str, field: str) -> None:
 
 
 def _check_query(query: str) -> set[str]:
-    if type(query) is not str or len(query) > MAX_QUERY or not is_unicode(query):
+    if type(query) is not str or len(query) > MAX_QUERY or not (query.isascii() or is_unicode(query)):
         _refuse("invalid_query", "query", f"not a text of at most {MAX_QUERY} characters")
     return set(query.casefold().split())
 
 
 def _check_grants(grants: Grants) -> frozenset[str]:
-    if not isinstance(grants, frozenset | set | list | tuple | AbstractSet) or len(grants) > MAX_GRANTS:
+    if not isinstance(grants, _COLLECTIONS) or len(grants) > MAX_GRANTS:
         _refuse("invalid_grants", "grants", f"not a set, list or tuple of at most {MAX_GRANTS} permissions")
     if not _are_strings(map(type, grants)):
         _refuse("invalid_grants", "grants", "a permission is not a string")
