@@ -30,7 +30,8 @@ __all__ = ["CHAOS_WORK", "DEADLY_EXIT", "KINDS", "Work", "main"]
 KINDS: Final = ("plain", "deaf", "flaky", "wrong", "deadly")
 DEADLY_EXIT: Final = 86
 """The exit code of a process that a deadly job ended."""
-_STEP_SECONDS: Final = 0.02
+_STEP: Final = 0.04
+"""Of a lease, for one step of the work."""
 _GRACE_SECONDS: Final = 2.0
 
 
@@ -48,9 +49,10 @@ class _Flaky(CodedError):
 
 
 class Work:
-    """Does `chaos.work`; `sleep` makes a step last."""
+    """Does `chaos.work`; `sleep` makes a step last, in proportion to the `lease` in seconds."""
 
-    def __init__(self, sleep: Callable[[float], object]) -> None:
+    def __init__(self, lease: float, sleep: Callable[[float], object]) -> None:
+        self._lease = lease
         self._sleep = sleep
 
     def __call__(self, context: JobContext) -> dict[str, Any]:
@@ -63,7 +65,7 @@ class Work:
         if kind == "flaky" and context.attempt < 3:
             raise _Flaky("flaky")
         for step in range(1, steps + 1):
-            self._sleep(_STEP_SECONDS)
+            self._sleep(_STEP * self._lease)
             if kind != "deaf":
                 context.progress(step, steps)
         return {"steps": steps}
@@ -76,7 +78,7 @@ def main(
     path, name, ahead, lease = arguments[0], arguments[1], float(arguments[2]), float(arguments[3])
     with Worker(
         path,
-        {CHAOS_WORK.tool: Handler(Work(sleep), temporary=(_Flaky,))},
+        {CHAOS_WORK.tool: Handler(Work(lease, sleep), temporary=(_Flaky,))},
         clock=lambda: clock() + ahead,
         sleep=sleep,
         lease=lease,

@@ -33,7 +33,7 @@ class ChaosTestCase(FolderTestCase):
 
         Claims: C10-227.
         """
-        run = chaos.run_chaos(self.folder, seconds=0, workers=3, seed=1, steps=30)
+        run = chaos.run_chaos(self.folder, seconds=0, workers=3, seed=1, steps=30, lease=0.25)
         figures = run.figures
         self.assertEqual(run.wrong, [])
         self.assertEqual((figures["lost"], figures["duplicated"]), (0, 0))
@@ -67,7 +67,7 @@ class ChaosTestCase(FolderTestCase):
         """The figures are counted from the file and not from what was meant."""
         path = self.folder / "jobs.db"
         with mock.patch.object(chaos._Run, "_start"):
-            run = chaos._Run(self.folder, 0, mock.Mock(), lambda: 0.0, lambda seconds: None)
+            run = chaos._Run(self.folder, 0, mock.Mock(), 0.5, lambda: 0.0, lambda seconds: None)
         (self.folder / "errors.txt").write_text("Traceback", encoding="utf-8", newline="\n")
         with JobStore(path, [CHAOS_WORK]) as store:
             args = {"kind": "plain", "steps": 1}

@@ -10,7 +10,6 @@ import io
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 import unittest
@@ -25,11 +24,13 @@ from chapter10.companions.worker_log import WorkerLog, log_path
 from chapter10.jobs import MAX_ARGS_BYTES
 from chapter10.tests.forked import Forked, start_module
 from chapter10.tests.job_support import AUGUST, JULY, JobTestCase
-from chapter10.tests.support import ALONE, TOP, child_environment
-from chapter10.tests.worker_process import child_of
+from chapter10.tests.support import TOP, child_environment
+from chapter10.tests.worker_process import child_command, child_of
 
 POSIX: Final = hasattr(signal, "SIGSTOP")
 LEASE: Final = 0.5
+SHORT: Final = 0.2
+"""The lease of a worker that is about to end: its job waits no longer for another one."""
 DEADLINE: Final = 120
 
 
@@ -130,7 +131,7 @@ class RealProcesses(ProcessTestCase):
         Claims: C10-226, C10-227, C10-292.
         """
         job_id = self.submit_now()
-        first = self.start("looks")
+        first = self.start("looks", lease=SHORT)
         first.hear("begun", job_id, 1)
         second = self.start("looks")
         self.assertEqual(self.state(job_id), "running")
@@ -175,11 +176,11 @@ class RealProcesses(ProcessTestCase):
         second = self.start("looks", lease=1)
         leases = set()
 
-        def two_leases() -> bool:
+        def more_than_a_lease() -> bool:
             leases.add(self.store.db.execute("SELECT lease_until FROM jobs").fetchone()[0])
-            return bool(max(leases) - min(leases) > 2)
+            return bool(max(leases) - min(leases) > 1.2)
 
-        until(two_leases)
+        until(more_than_a_lease)
         first.tell("go")
         first.hear("succeeded", job_id, 1)
         second.signal(signal.SIGTERM)
@@ -219,7 +220,7 @@ class RealProcesses(ProcessTestCase):
     def test_a_second_signal_ends_the_worker_at_once(self) -> None:
         """The job is left to its lease, and the next worker gets it."""
         job_id = self.submit_now()
-        worker = self.start("deaf")
+        worker = self.start("deaf", lease=SHORT)
         worker.hear("begun", job_id, 1)
         # Two equal signals that wait together are one, so they differ.
         worker.signal(signal.SIGTERM)
@@ -238,7 +239,7 @@ class RealProcesses(ProcessTestCase):
         """
         job_id = self.submit_now(max_attempts=2)
         for attempt in (1, 2):
-            worker = self.start("looks", lease=0.3)
+            worker = self.start("looks", lease=SHORT)
             worker.hear("begun", job_id, attempt)
             worker.signal(signal.SIGKILL)
             worker.end()
@@ -328,7 +329,7 @@ class ChildrenAlone(unittest.TestCase):
 
     def run_child(self, kind: str, context: Context | None = None, grace: float = 0.2) -> Any:
         child = ChildProcess(
-            [sys.executable, *ALONE, "-m", "chapter10.tests.worker_process", "child", kind],
+            child_command(kind),
             grace=grace,
             environment=child_environment(),
         )

@@ -1,7 +1,7 @@
-"""Worker processes for the tests with real signals, and children that behave badly.
+"""Worker processes for the tests with real signals, and a child that behaves well; the others are in `bad_child`.
 
-    python -m chapter10.tests.worker_process work STORE KIND GRACE CHILD...    a worker with one handler
-    python -m chapter10.tests.worker_process child KIND                       a child of such a worker
+    python -m chapter10.tests.worker_process work STORE KIND GRACE LEASE      a worker with one handler
+    python -m chapter10.tests.worker_process child good                       a child of such a worker
 
 A worker says each note as a line `kind job attempt detail`; a handler that has begun says `begun`. Then it reads lines
 from standard input: `go` lets it end, so that a test and not the clock decides the order.
@@ -9,10 +9,8 @@ from standard input: `go` lets it end, so that a test and not the clock decides 
 
 from __future__ import annotations
 
-import json
 import os
 import signal
-import subprocess
 import sys
 import threading
 from typing import Any
@@ -45,8 +43,14 @@ def deaf(context: JobContext) -> Any:
     return {"attempt": context.attempt}
 
 
+def child_command(kind: str) -> list[str]:
+    """The command of a child of that kind."""
+    program = ["worker_process", "child"] if kind == "good" else ["bad_child"]
+    return [sys.executable, *ALONE, "-m", f"chapter10.tests.{program[0]}", *program[1:], kind]
+
+
 def child_of(kind: str, grace: float) -> ChildProcess:
-    return ChildProcess([sys.executable, *ALONE, "-m", "chapter10.tests.worker_process", "child", kind], grace=grace)
+    return ChildProcess(child_command(kind), grace=grace)
 
 
 def work(path: str, kind: str, grace: float, lease: float) -> None:
@@ -87,46 +91,6 @@ def work(path: str, kind: str, grace: float, lease: float) -> None:
         worker.run()
 
 
-# Children ----------------------------------------------------------------------------------------
-
-
-def child(kind: str) -> int:
-    if kind == "good":
-        return serve(_good)
-    if kind == "reads nothing":
-        threading.Event().wait()
-    if kind == "stubborn":  # ignores SIGTERM and the closed pipe, and never ends
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    sys.stdin.readline()
-    if kind == "silent":
-        return 0
-    if kind == "babble":
-        say("no message at all")
-    if kind == "progress":
-        say(json.dumps({"progress": [1, 2]}))
-        say(json.dumps({"progress": [2, 2]}))
-        say(json.dumps({"result": {"by": "hand"}}))
-        return 0
-    if kind.startswith("leaves"):  # a process that has its pipes, in its group or in a group of its own
-        alone = kind != "leaves one in the group"
-        left = subprocess.Popen(
-            [sys.executable, *ALONE, "-c", "import threading; threading.Event().wait()"], start_new_session=alone
-        )
-        say(json.dumps({"progress": [0, left.pid]}))
-        if kind != "leaves one and says nothing":
-            say(json.dumps({"result": left.pid}))
-        return 0
-    if kind == "refuses":
-        say(json.dumps({"error": "bad_rows", "temporary": False}))
-        return 3
-    if kind == "lingers":  # says its result and does not go
-        say(json.dumps({"result": 1}))
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    say(json.dumps({"progress": [0, os.getpid()]}))
-    threading.Event().wait()  # it is killed: this never returns
-    return 0
-
-
 def _good(context: ChildContext) -> Any:
     context.progress(1, os.getpid())
     if context.args["month"] == "2026-07":  # asked to go on until it is asked to stop
@@ -142,7 +106,7 @@ def _good(context: ChildContext) -> Any:
 
 def main() -> None:
     if sys.argv[1] == "child":
-        sys.exit(child(sys.argv[2]))
+        sys.exit(serve(_good))
     work(sys.argv[2], sys.argv[3], float(sys.argv[4]), float(sys.argv[5]))
 
 
