@@ -1,6 +1,6 @@
 """Real processes: killed before each statement, twenty callers of one key, two relays on one file.
 
-The second half of this file is what the children run: `python -m chapter10.tests.test_resilience_processes`.
+The second half of this file is what the children run, as `python -m chapter10.tests.test_resilience_processes` would.
 A scene is forked once for each statement that it makes and killed right before that statement; then
 a checker opens the file as the next process would, looks, finishes the work and looks again.
 """
@@ -29,7 +29,8 @@ from chapter10.companions import idempotency, outbox
 from chapter10.companions.idempotency import IdempotencyError, IdempotencyStore, Verdict, make_intent
 from chapter10.companions.outbox import Consumer, Outbox, OutboxWriter, Relay
 from chapter10.database import Database, StoreError
-from chapter10.tests.support import FolderTestCase, run_python, start_python
+from chapter10.tests.forked import Forked, start_module
+from chapter10.tests.support import FolderTestCase
 
 ME = "chapter10.tests.test_resilience_processes"
 KILLS = hasattr(os, "fork") and hasattr(signal, "SIGKILL")
@@ -47,9 +48,10 @@ class KilledTest(FolderTestCase):
     """A process is killed before each of its statements; the next one finds nothing half done."""
 
     def play(self, scene: str, at_least: int) -> dict[str, Any]:
-        child = run_python(["-m", ME, "kill", scene, str(self.folder)])
-        self.assertEqual((0, ""), (child.returncode, child.stderr))
-        report: dict[str, Any] = json.loads(child.stdout)
+        child = start_module(ME, ["kill", scene, str(self.folder)])
+        said, errors = child.communicate()
+        self.assertEqual((0, ""), (child.returncode, errors))
+        report: dict[str, Any] = json.loads(said)
         self.assertGreaterEqual(report["kills"], at_least)
         return report
 
@@ -112,19 +114,19 @@ class KilledTest(FolderTestCase):
 class TogetherTest(FolderTestCase):
     """Several live processes on one file."""
 
-    def start(self, *arguments: str) -> subprocess.Popen[str]:
-        child = start_python(["-m", ME, *arguments, str(self.folder)])
+    def start(self, *arguments: str) -> Forked | subprocess.Popen[str]:
+        child = start_module(ME, [*arguments, str(self.folder)])
         self.addCleanup(child.communicate)
         self.addCleanup(child.kill)
         return child
 
-    def say(self, children: list[subprocess.Popen[str]], word: str) -> None:
+    def say(self, children: list[Forked | subprocess.Popen[str]], word: str) -> None:
         for child in children:
             assert child.stdin is not None
             child.stdin.write(word + "\n")
             child.stdin.flush()
 
-    def listen(self, children: list[subprocess.Popen[str]]) -> queue.Queue[str]:
+    def listen(self, children: list[Forked | subprocess.Popen[str]]) -> queue.Queue[str]:
         """Return a queue of the lines of all children, as they come."""
         lines: queue.Queue[str] = queue.Queue()
 
@@ -563,7 +565,8 @@ def one_relay(folder: Path) -> None:
     database.close()
 
 
-def main(arguments: list[str]) -> None:
+def main() -> None:
+    arguments = sys.argv[1:]
     folder = Path(arguments[-1])
     if arguments[0] == "kill":
         print(json.dumps(kill_everywhere(arguments[1], folder)))
@@ -574,4 +577,4 @@ def main(arguments: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()
