@@ -23,8 +23,8 @@ A fault is a change of text between two places, so that comments and layout stay
 where it is without a line number, so that it can be written in a list and still be found after an edit.
 Annotations, docstrings, asserts, decorators and texts are left alone.
 
-`written` reads `mutants.toml`: faults that somebody thought of, the tests of each module, and the reasons
-for those that no test can see. Everybody may add to it.
+`read_list` reads `mutants.toml`, which has faults that somebody thought of and the tests of each module, and
+the folder `equivalents`, which has the reasons for those that no test can see. Everybody may add to both.
 """
 
 from __future__ import annotations
@@ -33,15 +33,28 @@ import ast
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["LIST", "MAX_NAME", "OPERATORS", "Mutant", "MutantList", "automatic", "extent", "read_list", "written"]
+__all__ = [
+    "EQUIVALENTS",
+    "LIST",
+    "MAX_NAME",
+    "OPERATORS",
+    "Mutant",
+    "MutantList",
+    "automatic",
+    "extent",
+    "read_list",
+    "written",
+]
 
 LIST: Final = Path(__file__).resolve().parent / "mutants.toml"
+EQUIVALENTS: Final = "equivalents"
+"""The folder beside the list whose TOML files say why a fault makes no difference."""
 MAX_NAME: Final = 70
 """Characters of a text that are shown in a name."""
 
@@ -95,7 +108,7 @@ class Mutant:
 
 @dataclass(frozen=True, slots=True)
 class MutantList:
-    """What `mutants.toml` says: test modules by module, entries, and reasons by the name of an automatic fault."""
+    """What the files say: test modules by module, entries, and reasons by the name of an automatic fault."""
 
     tests: dict[str, list[str]]
     entries: list[dict[str, Any]]
@@ -103,20 +116,32 @@ class MutantList:
 
 
 def read_list(path: Path = LIST) -> MutantList:
-    """Return the list in `path`. Raises `ValueError` for an entry that lacks something or a name that stands twice."""
+    """Return the list in `path`, with the reasons of the folder beside it.
+
+    Raises `ValueError` for an entry that lacks something or a name that stands twice.
+    """
     content = tomllib.loads(path.read_text(encoding="utf-8"))
-    entries, equivalents = content.get("mutant", []), content.get("equivalent", [])
+    entries = content.get("mutant", [])
     for entry in entries:
         if not {"name", "module", "old", "new"} <= set(entry) <= {"name", "module", "in", "old", "new", "reason"}:
             raise ValueError(f"an entry needs name, module, old, new and may have in, reason: {entry}")
-    for entry in equivalents:
-        if set(entry) != {"name", "reason"}:
-            raise ValueError(f"an equivalent has a name and a reason: {entry}")
-    for names in ([entry["name"] for entry in entries], [entry["name"] for entry in equivalents]):
-        twice = [name for name, count in Counter(names).items() if count > 1]
-        if twice:
-            raise ValueError(f"these names stand twice: {twice}")
-    return MutantList(content.get("tests", {}), entries, {entry["name"]: entry["reason"] for entry in equivalents})
+    _refuse_twice(entry["name"] for entry in entries)
+    groups = []
+    for file in sorted((path.parent / EQUIVALENTS).glob("*.toml")):
+        groups += tomllib.loads(file.read_text(encoding="utf-8")).get("equivalent", [])
+    for group in groups:
+        if set(group) != {"names", "reason"} or not group["names"] or not group["reason"]:
+            raise ValueError(f"equivalents have names and a reason: {group}")
+    _refuse_twice(name for group in groups for name in group["names"])
+    return MutantList(
+        content.get("tests", {}), entries, {name: group["reason"] for group in groups for name in group["names"]}
+    )
+
+
+def _refuse_twice(names: Iterable[str]) -> None:
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise ValueError(f"these names stand twice: {twice}")
 
 
 def written(entry: dict[str, Any], text: str) -> Mutant:

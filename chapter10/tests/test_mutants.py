@@ -13,7 +13,7 @@ from unittest import mock
 from chapter10.experiments import reports_folder
 from chapter10.lab import mutants as command
 from chapter10.lab.mutants import Tree, Verdict, mutants_page, run, said_before, said_of
-from chapter10.lab.mutations import Mutant, automatic, extent, read_list, written
+from chapter10.lab.mutations import EQUIVALENTS, Mutant, automatic, extent, read_list, written
 from chapter10.tests.support import TOP, FolderTestCase
 
 
@@ -142,6 +142,36 @@ class TheList(unittest.TestCase):
         for text, where in (("x = 1\n", {}), ("a < b\na < b\n", {}), ("x = a < b\n", {"in": "f"})):
             with self.assertRaises(ValueError):
                 written({**entry, **where}, text)
+
+
+class TheReasons(FolderTestCase):
+    """The files beside the list."""
+
+    def read(self, *texts: str) -> dict[str, str]:
+        (self.folder / "mutants.toml").write_text("", encoding="utf-8")
+        (self.folder / EQUIVALENTS).mkdir(exist_ok=True)
+        for number, text in enumerate(texts):
+            (self.folder / EQUIVALENTS / f"{number}.toml").write_text(text, encoding="utf-8")
+        return read_list(self.folder / "mutants.toml").reasons
+
+    def test_one_reason_holds_for_several_faults_and_several_files_are_read(self) -> None:
+        """Each name leads to the words of its group."""
+        first = '[[equivalent]]\nnames = ["a", "b"]\nreason = "same"\n'
+        self.assertEqual(
+            {"a": "same", "b": "same", "c": "other"},
+            self.read(first, '[[equivalent]]\nnames = ["c"]\nreason = "other"\n'),
+        )
+
+    def test_a_group_without_names_or_reason_and_a_name_that_stands_twice_are_refused(self) -> None:
+        """A reason that says nothing is none."""
+        for text in (
+            '[[equivalent]]\nnames = ["a"]\n',
+            '[[equivalent]]\nnames = []\nreason = "r"\n',
+            '[[equivalent]]\nnames = ["a"]\nreason = ""\n',
+            '[[equivalent]]\nnames = ["a", "a"]\nreason = "r"\n',
+        ):
+            with self.subTest(text), self.assertRaises(ValueError):
+                self.read(text)
 
 
 class ABoundedRun(FolderTestCase):
