@@ -11,7 +11,7 @@ Two locks of the operating system on two empty files beside the database mend th
 
 Whoever has come in by the turn may come again, straight to the room, for `SLICE_SECONDS`. After that it finds
 the turn taken by the one that is next, and stands behind it. Two processes take it by turns, a few
-transactions each; of more, each that waits has the same chance to be next.
+transactions each; of more, those that have waited longest ask most often, and so are mostly next.
 
 Why not a turn for each transaction: another process's write empties SQLite's page cache, and whoever waits
 needs a moment to notice that it may go on. With a slice that is paid once in a few transactions, and nobody
@@ -27,7 +27,7 @@ What holds
     T5  Closing removes the two files. Whoever still has them open notices when it next asks for the turn and
         opens new ones.
     T6  While others wait, nobody comes in `SLICE_SECONDS` or later after it has come in by the turn, unless it
-        takes the turn again. So each that waits is kept waiting by each other for a slice and a transaction.
+        takes the turn again. So whoever is next waits for the rest of a slice and for one transaction.
 
 Why it asks again and again instead of letting the system wake it: a wait for such a lock has no time limit,
 and T2 needs one. A try costs less than a microsecond. Only one process waits for the room, so it may ask
