@@ -205,7 +205,8 @@ async def _outcome(argument: Argument, read: Callable[[Argument], Awaitable[Any]
         return {"value": await read(argument)}
     except asyncio.CancelledError:
         task = asyncio.current_task()
-        if task is None or task.cancelling():
+        assert task is not None
+        if task.cancelling():
             raise
         return {"error": "CancelledError"}
     except Exception as error:

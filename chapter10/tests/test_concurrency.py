@@ -426,6 +426,22 @@ class RefusalTests(ReadsTestCase):
         self.assertEqual(str(caught.exception), code)
         reader.assert_not_called()
 
+    async def test_who_names_no_limit_has_two_reads_in_flight(self) -> None:
+        """The default is the two of the chapter, for a list and for a stream."""
+
+        async def stream(gate: Gate) -> None:
+            async with contextlib.aclosing(stream_reads(numbered(5), gate)) as found:
+                self.assertEqual(len([outcome async for outcome in found]), 5)
+
+        for run in (lambda gate: bounded_reads(numbered(5), gate), stream):
+            gate = Gate()
+            task = asyncio.create_task(run(gate))
+            await turns()
+            self.assertEqual(gate.entered, [0, 1])
+            gate.open.set()
+            await task
+            self.assertEqual(gate.peak, 2)
+
     async def test_a_limit_is_a_positive_integer(self) -> None:
         """Zero, negative numbers, bool, floats and texts are refused before any read.
 
@@ -453,10 +469,12 @@ class RefusalTests(ReadsTestCase):
         lists: list[Any] = [["ab"], [("a",)], [("a", 1, 2)], [None], [3], [{}]]
         for of_no_pairs in lists:
             await self.assert_refused("invalid_call", of_no_pairs)
+        both_kinds: list[Any] = [("a", 1), ["b", 2]]
+        self.assertEqual(list(await bounded_reads(both_kinds, mock.AsyncMock())), ["a", "b"])
         with mock.patch.object(concurrency, "MAX_CALLS", 2):
             await self.assert_refused("too_many_calls", numbered(3))
             self.assertEqual(len(await bounded_reads(numbered(2), mock.AsyncMock())), 2)
-        self.assertGreaterEqual(concurrency.MAX_CALLS, 1_000_000)
+        self.assertEqual(concurrency.MAX_CALLS, 10_000_000)
 
     async def test_a_reader_is_callable_and_a_reader_that_gives_nothing_to_await_fails(self) -> None:
         """What cannot be called is refused; what returns a plain value is an error of each call."""
@@ -698,6 +716,25 @@ class StreamTests(ReadsTestCase):
                 self.assertEqual(
                     (caught.exception.code, sorted(taken)), (code, [call_id for call_id, _ in numbered(3)])
                 )
+
+    async def test_an_error_that_nobody_fetches_is_not_reported_by_the_loop(self) -> None:
+        """The source answers its cancellation with an error: closing looks at it, and no one is told."""
+        told: list[dict[str, Any]] = []
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: told.append(context))
+
+        async def source() -> AsyncIterator[tuple[str, int]]:
+            yield "a", 1
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                raise OSError("the connection was cut") from None
+
+        async with contextlib.aclosing(stream_reads(source(), self.echo, 2)) as found:
+            self.assertEqual(await anext(found), ("a", {"value": 1}))
+            await turns()
+        del found
+        gc.collect()
+        self.assertEqual(told, [])
 
     async def test_an_id_is_not_in_flight_twice(self) -> None:
         """The second call of one id is refused while the first has not been handed out."""
