@@ -216,7 +216,7 @@ def _building(plan: Plan, sizes: tuple[int, ...]) -> Iterator[Finding]:
 
 
 def _made(fields: list[tuple[str, str, tuple[str, ...], str]]) -> Catalog:
-    return Catalog([Tool(*each, effect="read") for each in fields])
+    return Catalog([Tool(*each, "read") for each in fields])
 
 
 @dataclass(frozen=True, slots=True)
