@@ -73,8 +73,9 @@ class TheBudget(unittest.TestCase):
         self.assertEqual((budget.total_ms, budget.used_ms, budget.remaining), (1000, 200, 800))
         self.assertEqual(Budget(1000, clock=self.clock).used_ms, 0)
         spent = budget.consume(100).consume(50)
-        self.assertEqual((spent.used_ms, spent.remaining), (350, 650))
+        self.assertEqual((spent.used_ms, spent.remaining, spent.compensation_remaining), (350, 650, 650))
         self.assertEqual(budget.remaining, 800, "a budget never changes")
+        self.assertEqual((spent.child(100).used_ms, spent.compensation().used_ms), (0, 0))
 
     def test_the_clock_charges_waits_between_tools(self) -> None:
         """Nine seconds of search, a wait of three, and the summary has what is left of the promise.
@@ -85,6 +86,30 @@ class TheBudget(unittest.TestCase):
         self.clock.advance(9)
         self.clock.advance(3)
         self.assertEqual(budget.remaining, 8000)
+
+    def test_long_budgets_are_exact_in_both_lanes(self) -> None:
+        """Of hours no millisecond is lost or won by a child, by time that was used elsewhere, or on the wire."""
+        budget = Budget.start(40_000_000, clock=self.clock)
+        self.assertEqual((budget.remaining, budget.compensation_remaining), (30_000_000, 40_000_000))
+        self.assertEqual(budget.child(20_000_000).remaining, 20_000_000)
+        spent = budget.consume(10_000_000)
+        self.assertEqual((spent.remaining, spent.compensation_remaining), (20_000_000, 30_000_000))
+        there = Budget.from_wire(budget.to_wire(), clock=self.clock)
+        self.assertEqual((there.remaining, there.compensation_remaining), (30_000_000, 40_000_000))
+        self.assertEqual((there.compensation_budget_ratio, there.used_ms), (0.25, 0))
+
+    def test_the_limits_and_defaults_are_the_published_ones(self) -> None:
+        """A week, a second of grace, and a record that claims nothing which nobody said."""
+        self.assertEqual((MAX_MS, GRACE_MS), (604_800_000, 1000))
+        self.assertEqual(Budget(MAX_MS, MAX_MS, clock=self.clock).remaining, 0)
+        outcome: Outcome[int] = Outcome("tool", "not_started")
+        self.assertEqual(dataclasses.astuple(outcome), ("tool", "not_started", None, None, False, False, False))
+
+    def test_a_budget_in_a_log_shows_no_clock(self) -> None:
+        """The figures are there, the function that tells the time is not."""
+        shown = repr(Budget(1000, 200, clock=self.clock))
+        self.assertIn("total_ms=1000, used_ms=200", shown)
+        self.assertNotIn("clock", shown)
 
     def test_a_budget_cannot_be_changed(self) -> None:
         """Parallel siblings share a value, not a counter."""
@@ -174,8 +199,9 @@ class TheBudget(unittest.TestCase):
         """Zero never means "no limit", and what is left never falls below zero."""
         for budget in (Budget(0, clock=self.clock), Budget(100, 500, clock=self.clock)):
             self.assertEqual((budget.remaining, budget.seconds(), budget.compensation_remaining), (0, 0.0, 0))
-            with self.assertRaises(BudgetExhausted):
-                budget.check("read", 0, min_reserve_ms=0)
+            with self.assertRaises(BudgetExhausted) as caught:
+                budget.check("read", min_reserve_ms=0)
+            self.assertEqual((caught.exception.remaining, caught.exception.minimum), (0, 0))
 
     def test_time_left_crosses_a_process_and_clock_readings_do_not(self) -> None:
         """Both lanes arrive at another clock as they were, less the part of a millisecond that was begun."""
@@ -209,6 +235,10 @@ class TheBudget(unittest.TestCase):
             for total in (True, -1, 1.5, math.nan, "5", None, MAX_MS + 1, 10**30)
         ]
         wrong += [
+            lambda used=used: Budget(5, used, clock=self.clock)  # type: ignore[misc]
+            for used in (True, -1, 1.5, math.nan, "5", None, MAX_MS + 1, 10**30)
+        ]
+        wrong += [
             lambda ratio=ratio: Budget(5, compensation_budget_ratio=ratio, clock=self.clock)  # type: ignore[misc]
             for ratio in (1, 1.0, -0.1, math.nan, math.inf, True, "0.25", None)
         ]
@@ -231,6 +261,8 @@ class TheBudget(unittest.TestCase):
             lambda: good.consume(-1),
             lambda: good.check("x", True),
             lambda: good.check("x", 1.5),  # type: ignore[arg-type]
+            lambda: good.check("x", min_reserve_ms=True),
+            lambda: good.check("x", min_reserve_ms=1.5),  # type: ignore[arg-type]
         ]
         for make in wrong:
             with self.assertRaises(BudgetError) as caught:
@@ -357,6 +389,15 @@ class TheRunner(unittest.TestCase):
         outcome, took, _ = self.run_it(lambda: stubborn(1.5, "charged"))
         self.assertEqual((outcome.kind, outcome.value, took), ("late_value", "charged", 1.5))
 
+    def test_a_value_of_a_tool_that_was_asked_to_stop_is_late_whatever_the_clock_says(self) -> None:
+        """The loop's timer ended its time, and the budget's own clock stood still meanwhile."""
+
+        async def main(loop: VirtualLoop) -> Outcome[object]:
+            return await run_within(Budget(1000, clock=ManualClock()), "tool", lambda: stubborn(1.5, "charged"))
+
+        outcome = run_virtual(main)
+        self.assertEqual((outcome.kind, outcome.value), ("late_value", "charged"))
+
     def test_a_tool_that_blocks_the_loop_past_its_deadline_is_late(self) -> None:
         """No timer fires while code blocks, so the deadline is looked at again when the value is there.
 
@@ -430,6 +471,9 @@ class TheRunner(unittest.TestCase):
             outcome = await run_within(Budget(500, clock=loop.time), "tool", lambda: tool("x"), minimum_ms=501)
             self.assertEqual((outcome.kind, outcome.returned, calls), ("not_started", False, []))
             self.assertIsInstance(outcome.error, BudgetExhausted)
+            outcome = await run_within(Budget(0, clock=loop.time), "tool", lambda: tool("x"), min_reserve_ms=0)
+            assert isinstance(outcome.error, BudgetExhausted)
+            self.assertEqual((outcome.kind, outcome.error.minimum, calls), ("not_started", 0, []))
             self.assertEqual(
                 await tool_with_budget("tool", {"month": "2026-08"}, Budget(200, clock=loop.time), tool), "2026-08"
             )
@@ -508,10 +552,13 @@ class TheRunner(unittest.TestCase):
         self.assertEqual((outcome.kind, outcome.own_limit, took), ("timed_out_stopped", True, 0.4))
         outcome, took, _ = self.run_it(lambda: self.work(9), limit_ms=5000)
         self.assertEqual((outcome.own_limit, took), (False, 1.0))
+        for limit_ms, own_limit in ((999, True), (1000, True), (1001, False)):
+            outcome, _, _ = self.run_it(lambda: self.work(0.1), limit_ms=limit_ms)
+            self.assertEqual(outcome.own_limit, own_limit, limit_ms)
         outcome, took, _ = self.run_it(lambda: self.work(9), total_ms=None, limit_ms=400)
         self.assertEqual((outcome.own_limit, took), (True, 0.4))
         outcome, took, _ = self.run_it(lambda: self.work(9), total_ms=None)
-        self.assertEqual((outcome.kind, took), ("value", 9))
+        self.assertEqual((outcome.kind, outcome.own_limit, took), ("value", False, 9))
 
     def test_a_cancel_of_the_caller_stops_the_tool_and_goes_on(self) -> None:
         """The tool has ended, the outcome is reported, and the caller is cancelled.
@@ -1027,7 +1074,8 @@ class BetweenTwoLooks(unittest.TestCase):
         budget = Budget(1000, clock=lambda: next(looks, 5.0))
         outcome = asyncio.run(run_within(budget, "tool", tool, min_reserve_ms=1))
         self.assertEqual((outcome.kind, called), ("not_started", []))
-        self.assertIsInstance(outcome.error, BudgetExhausted)
+        assert isinstance(outcome.error, BudgetExhausted)
+        self.assertEqual((outcome.error.name, outcome.error.remaining, outcome.error.minimum), ("tool", 0, 1))
 
 
 class NoKeywords(unittest.TestCase):
