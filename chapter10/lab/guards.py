@@ -5,9 +5,10 @@ Its name is `condition.verb`; with it stand the sentence of the chapter that it 
 change of the source text that takes it out.
 
 Verbs share helpers, so a guard is taken out of *one verb*: the verb and the helpers that it reaches
-are copied under other names, the change is made in the copies, and only that verb calls them. The
-changed text is a module of its own; `chapter10.jobs` is never touched. A change must fit in exactly
-one place, so a guard that moves or goes away makes its entry fail instead of proving nothing.
+are copied, the helpers under other names, the change is made in the copies, and only that verb calls
+them. The copies make a class of their own, below `chapter10.jobs.JobStore`, in a module of its own;
+`chapter10.jobs` is never touched. A change must fit in exactly one place, so a guard that moves or
+goes away makes its entry fail instead of proving nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ import ast
 import importlib.abc
 import importlib.util
 import re
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -52,21 +52,28 @@ class Guard:
 
 
 def jobs_without(guard: Guard) -> ModuleType:
-    """Return a copy of the module `chapter10.jobs` in which one verb lacks one guard.
+    """Return a module like `chapter10.jobs`, but one verb of its `JobStore` lacks one guard.
 
     Raises `ValueError` if the guard's text does not stand in exactly one place of the verb.
     """
     text = Path(production.__file__).read_text(encoding="utf-8")
-    name = "chapter10_jobs_without_a_guard"
-    spec = importlib.util.spec_from_loader(name, _Text(_without(text, guard)))
+    spec = importlib.util.spec_from_loader("chapter10_jobs_without_a_guard", _Text(_HEAD + _without(text, guard)))
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses look their module up by name
-    try:
-        spec.loader.exec_module(module)
-    finally:
-        del sys.modules[name]
+    spec.loader.exec_module(module)
     return module
+
+
+_HEAD: Final = """\
+from __future__ import annotations
+
+from chapter10 import jobs
+
+globals().update({name: value for name, value in vars(jobs).items() if not name.startswith("__")})
+
+
+class JobStore(jobs.JobStore):
+"""
 
 
 def line_of(guard: Guard) -> int:
@@ -93,6 +100,7 @@ class _Text(importlib.abc.SourceLoader):
 
 
 def _without(text: str, guard: Guard) -> str:
+    """Return the source of the guard's verb without the guard, and of the helpers that it reaches."""
     methods = _methods(text)
     if guard.verb not in methods:
         raise ValueError(f"{guard.name}: there is no verb {guard.verb}")
@@ -106,9 +114,7 @@ def _without(text: str, guard: Guard) -> str:
         for helper in reached - {guard.verb}:
             source = re.sub(rf"\b{helper}\(", f"{helper}_unguarded(", source)
         copies[name] = source
-    verb = copies.pop(guard.verb)
-    helpers = "".join(f"\n{source}" for _, source in sorted(copies.items()))
-    return text.replace(methods[guard.verb], verb + helpers)
+    return "\n".join(source for _, source in sorted(copies.items()))
 
 
 @cache
