@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import shutil
 import signal
@@ -11,7 +12,7 @@ import tempfile
 import unittest
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 TOP = Path(__file__).resolve().parents[2]
 """The folder that contains `chapter10`; every documented command runs from here."""
@@ -72,6 +73,12 @@ class ManualClock:
     def sleep(self, seconds: float) -> None:
         self.slept.append(seconds)
         self.now += seconds
+
+
+def defaults(function: Any) -> dict[str, Any]:
+    """Return what may be left out in a call of a function or a class, with the value that it has then."""
+    parameters = inspect.signature(function).parameters.values()
+    return {each.name: each.default for each in parameters if each.default is not each.empty}
 
 
 def child_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:

@@ -15,7 +15,7 @@ from chapter10.canonical import digest
 from chapter10.jobs import FINAL_STATES, LIVE_STATES, STATES, JobError, JobStore, Operation
 from chapter10.tests.job_checker import violations
 from chapter10.tests.job_support import AUGUST, JULY, REPORT, JobTestCase, anything
-from chapter10.tests.support import run_python
+from chapter10.tests.support import defaults, run_python
 
 SUBMIT_AND_DIE = """
 import os, sys
@@ -553,6 +553,37 @@ class Reading(JobTestCase):
             self.assertTrue(self.store.finish(job_id, attempt, value, now=5))
             back = self.store.result("alice", job_id)["data"]
             self.assertEqual((type(value), value), (type(back), back))
+
+
+class Limits(unittest.TestCase):
+    """What callers plan with, in figures."""
+
+    def test_the_published_limits_are_these(self) -> None:
+        """Sizes in bytes and characters, times in seconds, counts; and the number that marks the file."""
+        limits = {name: getattr(jobs, name) for name in jobs.__all__ if name.startswith(("MAX_", "MIN_"))}
+        self.assertEqual(
+            {
+                "MAX_TEXT": 200, "MAX_TIME": 1_099_511_627_776.0, "MIN_SECONDS": 0.0009765625, "MAX_ARGS_BYTES": 65_536,
+                "MAX_RESULT_BYTES": 8_388_608, "MAX_COUNT": 9_007_199_254_740_992, "MAX_LIMIT": 1000,
+            },
+            limits,
+        )  # fmt: skip
+        self.assertEqual((100, 100), (jobs.DEADLINE_SECONDS, jobs.CLAIM_SCAN))
+        self.assertEqual(b"CH10", jobs.APPLICATION_ID.to_bytes(4, "big"))
+
+    def test_what_may_be_left_out_is_this(self) -> None:
+        """The defaults of every verb, as its docstring and the book have them."""
+        submission = {"deadline": None, "max_attempts": 3, "capacity": 20, "owner_capacity": None,
+                      "tool": "reports.export"}  # fmt: skip
+        self.assertEqual(
+            {
+                "submit": submission, "submit_many": submission, "cancel": {"now": None},
+                "events": {"after": 0, "limit": 100}, "list_jobs": {"before": None, "limit": 50}, "wait": {"poll": 0.2},
+                "claim": {"lease": 10}, "claim_next": {"lease": 10}, "renew": {"lease": 10},
+                "fail": {"retry_after": None}, "sweep": {"limit": 100}, "prune": {"limit": 100},
+            },
+            {name: found for name, verb in vars(JobStore).items() if name[0] != "_" and (found := defaults(verb))},
+        )  # fmt: skip
 
 
 class Invariants(JobTestCase):
