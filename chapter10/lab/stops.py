@@ -36,7 +36,7 @@ from chapter10.companions.cancellation import DistributedCancelToken, ToolCancel
 from chapter10.companions.process_stop import Stopped, sigterm_is_a_request, stop_process
 from chapter10.lab.textio import EXIT_FINE, EXIT_WRONG, main_guard, pad
 
-__all__ = ["EXPECTED", "KINDS", "main", "play"]
+__all__ = ["EXPECTED", "KINDS", "SHORT_S", "main", "play"]
 
 KINDS: Final = ("polite", "busy", "stubborn", "late")
 EXPECTED: Final = {"polite": "asked", "busy": "terminated", "stubborn": "killed", "late": "already_ended"}
@@ -46,7 +46,7 @@ _TRACE: Final = "trace-1"
 _LOOK_S: Final = 0.02
 _PATIENT_S: Final = 60.0
 """For a step that is expected to be enough; it ends as soon as the process does."""
-_SHORT_S: Final = 0.3
+SHORT_S: Final = 0.3
 """For a step that is expected not to be."""
 
 
@@ -74,19 +74,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return EXIT_WRONG if wrong else EXIT_FINE
 
 
-def play(path: Path) -> list[tuple[str, str, str, str]]:
+def play(path: Path, *, short_s: float = SHORT_S) -> list[tuple[str, str, str, str]]:
     """Start the processes, cancel their trace once and stop each; return `(kind, how, row before, row at the end)`.
 
+    `short_s`: seconds for a step that is expected not to be enough.
     `row before` is the state that the process left, `row at the end` that after somebody has taken over what is left.
     """
     rows: list[tuple[str, str, str, str]] = []
     with CancelStore.open(path) as store:
         started = {kind: _start(kind, path) for kind in KINDS[:3]}
         try:
+            for process in started.values():
+                _at_work(process)
             for kind in KINDS:
                 if kind == "late":
                     started[kind] = _start(kind, path)
-                how = _stop(kind, started[kind], store).how
+                    started[kind].wait(_PATIENT_S)
+                how = _stop(kind, started[kind], store, short_s).how
                 row = store.get(_TRACE, kind)
                 if row.state == "running":  # nobody is left who could confirm
                     store.take_over(_TRACE, kind, row.fence)
@@ -100,25 +104,26 @@ def play(path: Path) -> list[tuple[str, str, str, str]]:
 
 
 def _start(kind: str, path: Path) -> subprocess.Popen[str]:
-    """Start a process and wait until it is at work, or has ended."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "chapter10.lab.stops", "--worker", kind, "--db", str(path)],
+    # Without `site` it starts faster, and it needs nothing that is installed.
+    return subprocess.Popen(
+        [sys.executable, "-S", "-m", "chapter10.lab.stops", "--worker", kind, "--db", str(path)],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         cwd=Path(__file__).resolve().parents[2],
         encoding="utf-8",
     )
+
+
+def _at_work(process: subprocess.Popen[str]) -> None:
+    """Wait until a process says that it is ready."""
     assert process.stdout is not None
     process.stdout.readline()
-    if kind == "late":
-        process.wait(_PATIENT_S)
-    return process
 
 
-def _stop(kind: str, process: subprocess.Popen[str], store: CancelStore) -> Stopped:
+def _stop(kind: str, process: subprocess.Popen[str], store: CancelStore, short_s: float) -> Stopped:
     """Go down the ladder: the row of the whole trace, which is written once however often, then the two signals."""
-    patience = _PATIENT_S if kind == "polite" else _SHORT_S
-    grace = _SHORT_S if kind == "stubborn" else _PATIENT_S
+    patience = _PATIENT_S if kind == "polite" else short_s
+    grace = short_s if kind == "stubborn" else _PATIENT_S
     return stop_process(process, grace, ask=lambda: store.cancel(_TRACE, reason="user left"), ask_s=patience)
 
 

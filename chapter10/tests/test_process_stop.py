@@ -177,7 +177,7 @@ class RealProcesses(FolderTestCase):
         """
         child = self.start(IGNORES)
         asked: list[int] = []
-        stopped = stop_process(child, 0.5, ask=lambda: asked.append(1), ask_s=0.05)
+        stopped = stop_process(child, 0.25, ask=lambda: asked.append(1), ask_s=0.05)
         self.assertEqual((stopped, asked), (Stopped("killed", -signal.SIGKILL), [1]))
         self.assertEqual(child.communicate()[0].strip(), "no")
 
@@ -358,7 +358,7 @@ class TheDemonstration(FolderTestCase):
 
         Claims: I4-001, I4-009, I4-028, I4-086, I4-087.
         """
-        rows = play(self.folder / "cancels.db")
+        rows = play(self.folder / "cancels.db", short_s=0.05)
         self.assertEqual({kind: how for kind, how, _, _ in rows}, EXPECTED)
         self.assertEqual([kind for kind, _, before, _ in rows if before == "running"], ["stubborn"])
         self.assertEqual({after for _, _, _, after in rows}, {"cancelled"})

@@ -58,7 +58,9 @@ def work(path: str, kind: str, grace: float, lease: float) -> None:
         "looks": Handler(looks),
         "deaf": Handler(deaf),
     }
-    handler = handlers.get(kind) or Handler(child_of(kind, 0.2), temporary=(TemporaryChildError,))
+    handler = handlers.get(kind) or Handler(
+        child_of(kind, 0.2 if kind == "good" else 0.05), temporary=(TemporaryChildError,)
+    )
 
     def observe(note: Note) -> None:
         say(note.kind, note.job_id, note.attempt, note.detail)
