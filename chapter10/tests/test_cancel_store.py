@@ -178,6 +178,15 @@ class Addresses(StoreTestCase):
         self.assertEqual((again.stopped, again.requested), (0, 0))
         self.assertEqual(self.store.get(T, "a").cancelled_at, first.cancelled_at)
 
+    def test_the_first_request_dates_the_stop(self) -> None:
+        """The worker confirms a minute later, and the row keeps the time at which it was asked."""
+        self.tree()
+        fence = self.running("a")
+        self.store.cancel(T)
+        self.clock.advance(60)
+        self.assertEqual(self.store.confirm(T, "a", fence), "cancelled")
+        self.assertEqual(self.store.get(T, "a").cancelled_at, 1_700_000_000)
+
     def test_a_new_run_is_not_hit_by_the_cancel_of_an_old_one(self) -> None:
         """The cancel belongs to an epoch; the same span is fresh in the next one."""
         self.tree()
@@ -328,6 +337,22 @@ class Results(StoreTestCase):
         with self.assertRaisesRegex(CancelStoreError, "not_found"):
             self.store.compensate(T, "zzz", "refund")
 
+    def test_a_compensation_and_an_ordinary_call_do_not_stand_for_each_other(self) -> None:
+        """The same span, parent and tool are a conflict all the same, whichever of the two was first."""
+        for first in ("compensation", "call"):
+            self.store.register(first, "a", tool="pay")
+            self.assertEqual(self.store.claim(first, "a"), 1)
+            self.store.finish(first, "a", 1, "charged")
+            steps = [
+                lambda trace=first: self.store.compensate(trace, "a", "refund"),  # type: ignore[misc]
+                lambda trace=first: self.store.register(trace, "a:compensation", tool="refund", parent_span_id="a"),  # type: ignore[misc]
+            ]
+            made, refused = steps if first == "compensation" else reversed(steps)
+            made()
+            with self.assertRaisesRegex(CancelStoreError, "span_conflict"):
+                refused()
+            self.assertEqual(self.store.get(first, "a:compensation").compensation, first == "compensation")
+
     def test_a_replaced_owner_cannot_commit(self) -> None:
         """After a takeover the old fence is refused for every verb, and the new one counts."""
         self.tree()
@@ -395,6 +420,35 @@ class Results(StoreTestCase):
         with self.assertRaises(sqlite3.IntegrityError):
             store.finish(T, "b", 1, "ok", write=order)
         self.assertEqual((store.get(T, "b").state, database.row("SELECT count(*) FROM orders")[0]), ("running", 1))
+
+    def test_every_verb_looks_and_writes_in_one_transaction(self) -> None:
+        """Nothing is asked or written before its BEGIN or after its COMMIT, where another process may come between."""
+        self.tree()
+        verbs: list[tuple[str, Callable[[], object]]] = [
+            ("register", lambda: self.store.register(T, "f", tool="tool", parent_span_id="a")),
+            ("claim", lambda: self.store.claim(T, "a")),
+            ("take_over", lambda: self.store.take_over(T, "a", 1)),
+            ("finish", lambda: self.store.finish(T, "a", 2, "charged")),
+            ("compensate", lambda: self.store.compensate(T, "a", "refund")),
+            ("fail", lambda: self.store.fail(T, "b", self.running("b"), "temporary")),
+            ("cancel", lambda: self.store.cancel(T, "c")),
+            ("cancel a trace", lambda: self.store.cancel(T)),
+            ("new_run", lambda: self.store.new_run(T)),
+        ]
+        db = self.store._database.connection
+        outside: list[str] = []
+
+        def note(sql: str) -> None:
+            if not db.in_transaction:
+                outside.append(sql.split()[0])
+
+        db.set_trace_callback(note)
+        self.addCleanup(db.set_trace_callback, None)
+        for name, verb in verbs:
+            outside.clear()
+            with self.subTest(verb=name):
+                verb()
+                self.assertEqual(set(outside), {"BEGIN"})
 
 
 class Orders(StoreTestCase):
@@ -615,8 +669,34 @@ class OtherProcesses(StoreTestCase):
                 self.assertEqual(row.state, "succeeded")
 
 
+class Text(str):
+    """A text of another type: nobody knows what its methods answer."""
+
+
 class BadInput(StoreTestCase):
     """The door."""
+
+    def test_the_least_and_the_most_are_taken(self) -> None:
+        """One row, the largest whole number of SQLite as a run or a fence, and texts as long as they may be."""
+        self.tree()
+        self.assertEqual([row.span_id for row in self.store.invocations(T, limit=1)], ["a"])
+        self.assertEqual(len(self.store.invocations(T, limit=1000)), 5)
+        self.assertIsNone(self.store.cancel_reason(T, "a", epoch=2**63 - 1))
+        with self.assertRaises(LostInvocation):
+            self.store.finish(T, "a", 2**63 - 1, 1)
+        longest = "x" * 200
+        self.assertEqual(self.store.register(T, longest, tool=longest, epoch=2**63 - 1).epoch, 2**63 - 1)
+        self.assertEqual(self.store.finish(T, "a", self.running("a"), "x" * (1024 * 1024 - 2)), "succeeded")
+
+    def test_a_file_says_whose_it_is_and_is_closed_by_its_block(self) -> None:
+        """Its mark is the four letters CH1C, and behind the `with` nothing can be asked."""
+        path = self.folder / "other.db"
+        with CancelStore.open(path) as store:
+            self.assertIsNone(store.cancel_reason(T))
+        with self.assertRaises(StoreError):
+            store.cancel_reason(T)
+        self.assertEqual(path.read_bytes()[68:72], b"CH1C")
+        self.assertEqual(APPLICATION_ID.to_bytes(4, "big"), b"CH1C")
 
     def test_what_is_not_taken_changes_nothing(self) -> None:
         """Wrong types, empty, long and broken texts, booleans and bad results are `bad_input`."""
@@ -635,19 +715,29 @@ class BadInput(StoreTestCase):
                 lambda text=text: self.store.claim(T, text),  # type: ignore[misc]
                 lambda text=text: self.store.fail(T, "a", fence, text),  # type: ignore[misc]
                 lambda text=text: self.store.compensate(T, "a", text),  # type: ignore[misc]
+                lambda text=text: self.store.compensate(T, text, "refund"),  # type: ignore[misc]
+                lambda text=text: self.store.compensate(text, "a", "refund"),  # type: ignore[misc]
+                lambda text=text: self.store.finish(T, text, fence, 1),  # type: ignore[misc]
+                lambda text=text: self.store.confirm(text, "a", fence),  # type: ignore[misc]
                 lambda text=text: self.store.new_run(text),  # type: ignore[misc]
+                lambda text=text: self.store.invocations(text),  # type: ignore[misc]
                 lambda text=text: self.store.get(T, text),  # type: ignore[misc]
                 lambda text=text: self.store.cancel_reason(text),  # type: ignore[misc]
             ]
             if text is not None:
                 wrong += [
                     lambda text=text: self.store.cancel(T, text),  # type: ignore[misc]
+                    lambda text=text: self.store.cancel_reason(T, text),  # type: ignore[misc]
                     lambda text=text: self.store.register(T, "z", tool="t", parent_span_id=text),  # type: ignore[misc]
                 ]
         numbers: list[Any] = [0, -1, True, 1.0, "1", 2**63]
         for number in numbers:
             wrong += [
                 lambda number=number: self.store.cancel(T, epoch=number),  # type: ignore[misc]
+                lambda number=number: self.store.cancel_reason(T, epoch=number),  # type: ignore[misc]
+                lambda number=number: self.store.invocations(T, epoch=number),  # type: ignore[misc]
+                lambda number=number: self.store.get(T, "a", epoch=number),  # type: ignore[misc]
+                lambda number=number: self.store.register(T, "z", tool="t", epoch=number),  # type: ignore[misc]
                 lambda number=number: self.store.finish(T, "a", number, 1),  # type: ignore[misc]
                 lambda number=number: self.store.invocations(T, limit=number),  # type: ignore[misc]
             ]
@@ -656,6 +746,7 @@ class BadInput(StoreTestCase):
         wrong += [
             lambda: self.store.invocations(T, limit=1001),
             lambda: self.store.invocations(T, state="waiting"),  # type: ignore[arg-type]
+            lambda: self.store.invocations(T, state=Text("queued")),  # type: ignore[arg-type]
             lambda: self.store.compensate(T, "x" * 195, "refund"),
         ]
         for call in wrong:
