@@ -51,7 +51,7 @@ from chapter10.tests.faulty_stores import (
     ReadThenRunConsumer,
     taken_out,
 )
-from chapter10.tests.support import FolderTestCase, ManualClock
+from chapter10.tests.support import FolderTestCase, ManualClock, defaults
 from chapter10.tests.virtual_time import run_virtual
 
 BUSINESS = "CREATE TABLE ledger (entry TEXT PRIMARY KEY, cents INTEGER NOT NULL);"
@@ -333,6 +333,90 @@ class RecordTest(OutboxTestCase):
         self.assert_code("wrong_status", lambda: self.outbox.replay("e"))
 
         self.assertEqual(before, list(self.database.connection.iterdump()))
+
+
+class LimitsTest(OutboxTestCase):
+    """What callers plan with, in figures, and what is let in at the edges."""
+
+    def test_the_published_limits_are_these(self) -> None:
+        """Counts, seconds, bytes and characters; and the numbers that mark the two files."""
+        self.assertEqual(
+            {
+                "AGEING_S": 60, "BATCH_LIMIT": 100, "DEAD_ALARM": 100, "HORIZON_S": 2_592_000, "INTERVAL_S": 1.0,
+                "LEASE_S": 60.0, "MAX_ATTEMPTS": 8, "MAX_LIMIT": 1000, "MAX_PAYLOAD_BYTES": 262_144,
+                "MAX_PRIORITY": 1000, "MAX_SECONDS": 316_224_000, "MAX_TEXT": 200, "PENDING_ALARM": 10_000,
+            },
+            {name: value for name in module.__all__ if type(value := getattr(module, name)) in (int, float)
+             and not name.endswith("_ID")},
+        )  # fmt: skip
+        marks = [mark.to_bytes(4, "big") for mark in (module.APPLICATION_ID, module.INBOX_APPLICATION_ID)]
+        self.assertEqual([b"CH1O", b"CH1N"], marks)
+
+    def test_what_may_be_left_out_is_this(self) -> None:
+        """The defaults of the verbs, and a report of nothing."""
+        queued = {"ordering_key": None, "priority": 0, "compensates": None}
+        for function, expected in (
+            (Outbox.record, {**queued, "delay_s": 0}),
+            (OutboxWriter.do_business_and_record, {**queued, "event_id": None, "topic": None}),
+            (Outbox.claim, {"limit": 100, "lease_s": 60.0}),
+            (Outbox.dead, {"limit": 100}),
+            (Outbox.archive, {"limit": 1000}),
+            (Outbox.forget, {"limit": 1000}),
+            (Consumer.sweep, {"limit": 1000}),
+            (PassReport, {**dict.fromkeys(("claimed", "sent", "refused", "dead", "given_back", "lost"), 0),
+                          "paused": False}),
+        ):  # fmt: skip
+            with self.subTest(function.__qualname__):
+                self.assertEqual(expected, defaults(function))
+        self.assertEqual(2 * HORIZON_S, defaults(Consumer)["retention_s"])
+        self.assertEqual((8, "block", HORIZON_S), tuple(
+            defaults(Outbox)[name] for name in ("max_attempts", "when_dead", "horizon_s")
+        ))  # fmt: skip
+
+    def test_a_number_of_rows_or_attempts_is_from_one_to_a_thousand(self) -> None:
+        """Both ends are taken, and what lies beyond is refused."""
+        consumer = Consumer(self.database, "c", clock=self.clock)
+        calls: list[Callable[[int], object]] = [
+            self.outbox.claim, self.outbox.dead, partial(self.outbox.archive, 0),
+            partial(self.outbox.forget, HORIZON_S), consumer.sweep, lambda limit: self.relay(limit=limit),
+            lambda most: Outbox(self.database, max_attempts=most),
+        ]  # fmt: skip
+        for number, call in enumerate(calls):
+            with self.subTest(number):
+                call(1)
+                call(1000)
+                self.assert_code("bad_input", partial(call, 0))
+                self.assert_code("bad_input", partial(call, 1001))
+
+    def test_edges_are_taken_and_what_lies_beyond_is_refused(self) -> None:
+        """Priorities, horizons, delays, and how many texts an event id is derived from."""
+        self.record("low", priority=-1000, delay_s=0)
+        self.record("high", priority=1000)
+        for priority in (-1001, 1001):
+            self.assert_code("bad_input", partial(self.record, "other", priority=priority))
+        Outbox(self.database, horizon_s=1)
+        Consumer(self.database, "c", retention_s=1, horizon_s=1)
+        self.assert_code("bad_input", lambda: Outbox(self.database, horizon_s=0.999))
+        self.assert_code("bad_input", lambda: Consumer(self.database, "c", retention_s=1, horizon_s=0.999))
+        self.assert_code("bad_input", lambda: Consumer(self.database, "c", retention_s=0.999, horizon_s=1))
+        self.assert_code("retention_too_short", lambda: self.outbox.forget(0))
+        self.assertEqual(64, len(derive_event_id(*["part"] * 20)))
+        self.assert_code("bad_input", lambda: derive_event_id(*["part"] * 21))
+
+    def test_a_delay_of_nothing_is_one(self) -> None:
+        """A refused message is due again at once; a delay below nothing is refused, and the batch stays claimed."""
+        for delay, code in ((0.0, None), (-0.001, "bad_input")):
+            outbox = self.open(delay=lambda failures, delay=delay: delay)
+            self.record(f"e{delay}", outbox=outbox)
+            batch = outbox.claim()
+            assert batch is not None
+            verdict = Verdict(batch.messages[0], "refused")
+            if code is None:
+                outbox.mark(batch, [verdict])
+                self.assertIsNotNone(outbox.claim())
+            else:
+                self.assert_code(code, partial(outbox.mark, batch, [verdict]))
+                self.assertEqual("claimed", self.status(f"e{delay}"))
 
 
 class RelayTest(OutboxTestCase):
