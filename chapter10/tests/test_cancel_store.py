@@ -8,6 +8,7 @@ import random
 import sqlite3
 import unittest
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from chapter10.companions.cancel_store import (
@@ -343,9 +344,9 @@ class Results(StoreTestCase):
             self.store.register(first, "a", tool="pay")
             self.assertEqual(self.store.claim(first, "a"), 1)
             self.store.finish(first, "a", 1, "charged")
-            steps = [
-                lambda trace=first: self.store.compensate(trace, "a", "refund"),  # type: ignore[misc]
-                lambda trace=first: self.store.register(trace, "a:compensation", tool="refund", parent_span_id="a"),  # type: ignore[misc]
+            steps: list[Callable[[], object]] = [
+                partial(self.store.compensate, first, "a", "refund"),
+                partial(self.store.register, first, "a:compensation", tool="refund", parent_span_id="a"),
             ]
             made, refused = steps if first == "compensation" else reversed(steps)
             made()
