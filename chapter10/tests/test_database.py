@@ -13,7 +13,7 @@ from contextlib import closing
 from typing import Any
 from unittest import mock
 
-from chapter10.database import MAX_BUSY_SECONDS, Database, StoreError, Transaction
+from chapter10.database import BUSY_SECONDS, MAX_BUSY_SECONDS, Database, StoreError, Transaction
 from chapter10.tests.support import FolderTestCase, start_python
 from chapter10.turnstile import Turnstile
 
@@ -346,7 +346,8 @@ class Opening(DatabaseTestCase):
                 self.refused("store_unavailable", self.open, busy_seconds=seconds)
         self.assertFalse(self.path.exists())
         longest = self.open(busy_seconds=MAX_BUSY_SECONDS)
-        self.assertEqual((MAX_BUSY_SECONDS * 1000,), longest.row("PRAGMA busy_timeout"))
+        self.assertEqual((86_400_000,), longest.row("PRAGMA busy_timeout"))
+        self.assertEqual((BUSY_SECONDS, (10_000,)), (10.0, self.open().row("PRAGMA busy_timeout")))
 
     def test_every_kind_of_path_is_accepted(self) -> None:
         """A text, a `Path`, bytes and names with blanks, Chinese and URI marks open the file they name."""
@@ -441,6 +442,13 @@ class Opening(DatabaseTestCase):
         again = self.open()
         insert(again, "a")
         self.assertEqual((("delete",), ["a"]), (again.row("PRAGMA journal_mode"), self.names()))
+
+    def test_what_a_burst_of_writes_left_of_the_journal_is_given_back(self) -> None:
+        """The journal file is cut to 16 MiB when it starts anew, in every connection, also of an old file."""
+        for _ in range(2):
+            database = self.open()
+            self.assertEqual((16_777_216,), database.row("PRAGMA journal_size_limit"))
+            database.close()
 
     def test_a_lock_in_the_way_of_the_journal_is_waited_for(self) -> None:
         """SQLite refuses to change the journal at once while another holds the lock; the opener waits."""

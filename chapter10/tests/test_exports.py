@@ -29,7 +29,7 @@ from chapter10.companions.sales import SalesError
 from chapter10.companions.worker import Handler, Outcome, Worker
 from chapter10.jobs import JobError, JobStore
 from chapter10.tests.job_support import JobTestCase
-from chapter10.tests.support import ManualClock
+from chapter10.tests.support import ManualClock, defaults
 
 PLAIN = "order_id,month,amount_cents\nA,2026-08,1000\nB,2026-08,2000\nC,2026-08,3000\nD,2026-07,9900\n"
 WIDE = (
@@ -305,6 +305,22 @@ class Snapshots(ExportTestCase):
                     now=0,
                     tool="sales.export",
                 )
+
+    def test_arguments_at_the_edge_are_taken(self) -> None:
+        """A path of one and of 4096 characters and an empty file; one more is refused."""
+        self.write(PLAIN)
+        good = export_arguments("2026-08", self.sales)
+        root = os.path.abspath(os.sep)
+        empty = {**good["snapshot"], "bytes": 0}
+        for change in ({"sales": root}, {"sales": root + "x" * (4096 - len(root))}, {"snapshot": empty}):
+            self.assertRegex(export_key({**good, **change}), "^sales-export-[0-9a-f]{32}$")
+        with self.assertRaises(ValueError):
+            export_key({**good, "sales": root + "x" * (4097 - len(root))})
+
+    def test_the_published_limits_are_these(self) -> None:
+        """Products of a table, characters of a product, tables that one call removes."""
+        limits = (exports.MAX_PRODUCTS, exports.MAX_TEXT, defaults(remove_leftovers)["limit"])
+        self.assertEqual((10_000, 200, 100), limits)
 
 
 class OneFolder(ExportTestCase):

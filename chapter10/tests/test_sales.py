@@ -22,7 +22,7 @@ from chapter10.companions.sales import (
     Summary,
     summarize,
 )
-from chapter10.tests.support import FolderTestCase
+from chapter10.tests.support import FolderTestCase, defaults
 
 HEADER = b"order_id,month,amount_cents\n"
 FIXTURE = HEADER + b"A,2026-08,1000\nB,2026-08,2000\nC,2026-08,3000\nD,2026-07,9900\n"
@@ -154,6 +154,22 @@ class Faults(SalesTestCase):
         for name, (content, code, line) in cases.items():
             with self.subTest(fault=name):
                 self.assertEqual(self.refused(content), (code, line))
+
+    def test_the_longest_of_each_is_taken(self) -> None:
+        """A line of 64 KiB, an order id of one and of 200 characters, an amount of 18 digits."""
+        limits = (MAX_LINE_BYTES, MAX_ORDER_ID, MAX_AMOUNT_DIGITS, PROGRESS_STEPS)
+        self.assertEqual((limits, 100), ((65_536, 200, 18, 100), defaults(summarize)["steps"]))
+        for row in (b"A" * 200 + b",2026-08,1\n", b"A,2026-08,1\n", b"A,2026-08," + b"9" * 18 + b"\n"):
+            self.assertEqual(1, self.summary(HEADER + row).row_count)
+        header = b"order_id,month,amount_cents,day\n"
+        line = b"A,2026-08,1," + b"x" * (65_536 - len(b"A,2026-08,1,\n")) + b"\n"
+        with SalesFile(self.file(header + line), ("day",)) as sales:
+            self.assertEqual([65_536 - 13], [len(sale.extra[0] or "") for sale in sales.rows()])
+
+    def summary(self, content: bytes) -> Summary:
+        summary = summarize(self.file(content), "2026-08")
+        assert summary is not None
+        return summary
 
     def test_a_reason_shows_nothing_of_the_file(self) -> None:
         """A row may hold what a log must not."""

@@ -11,14 +11,15 @@ from typing import Any, Final
 from unittest import mock
 
 from chapter10.canonical import CodedError
-from chapter10.companions import child_process
+from chapter10.companions import child_process, heartbeat, worker_log
+from chapter10.companions import worker as module
 from chapter10.companions.heartbeat import AttemptOver, Heartbeat, Held, JobContext
 from chapter10.companions.worker import Backoff, Handler, Note, Outcome, Worker, WorkerError
 from chapter10.companions.worker_log import MAX_RECENT, WorkerLog, log_path
 from chapter10.database import StoreError
 from chapter10.jobs import JobStore
 from chapter10.tests.job_support import AUGUST, REPORT, JobTestCase
-from chapter10.tests.support import ManualClock
+from chapter10.tests.support import ManualClock, defaults
 
 NEVER: Final = float("inf")
 
@@ -1034,6 +1035,32 @@ class AtTheDoor(WorkerTestCase):
             Worker(path, {})
 
 
+class Limits(unittest.TestCase):
+    """What a worker is by default, and how much it takes."""
+
+    def test_the_published_limits_are_these(self) -> None:
+        """Beats, refusals that are kept, seconds and bytes; and the number that marks the log."""
+        self.assertEqual((3, 0.1, 86_400.0), (heartbeat.BEATS_PER_LEASE, module.LOOK_SECONDS, module._MOST_SECONDS))
+        self.assertEqual((1000, b"CHWR"), (worker_log.MAX_RECENT, worker_log.APPLICATION_ID.to_bytes(4, "big")))
+        self.assertEqual(16_777_216, child_process._LINE_BYTES)
+
+    def test_what_may_be_left_out_is_this(self) -> None:
+        """The defaults of a worker, its handlers, its pauses and its log."""
+        by_default = defaults(Worker)
+        self.assertEqual(
+            {"lease": 10.0, "renew_every": None, "poll": 0.05, "progress_every": 0.5, "grace": 10.0, "backoff": None},
+            {name: by_default[name] for name in ("lease", "renew_every", "poll", "progress_every", "grace", "backoff")},
+        )
+        for function, expected in (
+            (Worker.run, {"jobs": None, "drain": False}),
+            (Backoff, {"base_ms": 500, "cap_ms": 60_000}),
+            (Handler, {"version": "1", "temporary": (), "limit": None, "discard": None}),
+            (WorkerLog.recent, {"limit": 100}),
+        ):
+            with self.subTest(function.__qualname__):
+                self.assertEqual(expected, defaults(function))
+
+
 class TheLog(WorkerTestCase):
     """What workers were refused, beside the store."""
 
@@ -1073,6 +1100,7 @@ class OtherTypes(JobTestCase):
             with self.assertRaises(WorkerError):
                 Backoff().seconds(wrong, lambda: 0.5)  # type: ignore[arg-type]
         self.assertEqual(Backoff(1, 24 * 60 * 60 * 1000).seconds(1, lambda: 0.5), 0.001)
+        self.assertGreater(Backoff().seconds(2**63 - 1, lambda: 0.5), 1)
 
     def test_a_handler_has_a_text_and_a_tuple(self) -> None:
         """The version is compared with a job's, and the errors are handed to `except`."""
