@@ -10,9 +10,12 @@ import subprocess
 import sys
 import tempfile
 import unittest
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
+
+T = TypeVar("T")
 
 TOP = Path(__file__).resolve().parents[2]
 """The folder that contains `chapter10`; every documented command runs from here."""
@@ -109,6 +112,12 @@ def run_python(
         timeout=CHILD_SECONDS,
         check=False,
     )
+
+
+def at_once(*calls: Callable[[], T]) -> list[T]:
+    """Make calls that wait for processes of their own at the same time; return their answers in the same order."""
+    with ThreadPoolExecutor(len(calls)) as pool:
+        return [answer.result() for answer in [pool.submit(call) for call in calls]]
 
 
 def start_python(

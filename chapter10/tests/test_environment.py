@@ -14,11 +14,12 @@ import subprocess
 import sys
 import unittest
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from chapter10.tests.programs import run_here
-from chapter10.tests.support import CHILD_SECONDS, TOP, FolderTestCase, run_python
+from chapter10.tests.support import ALONE, CHILD_SECONDS, TOP, FolderTestCase, at_once, run_python
 from chapter10.tests.syntax import IGNORED_FOLDERS, PACKAGE
 
 ENCODINGS: Final = ("cp936", "cp1252", "ascii", "utf-8")
@@ -88,32 +89,38 @@ class OtherConsoles(unittest.TestCase):
                     ended = run_here(arguments, encoding=encoding)
                     self.assertEqual(ended.code, expected, ended.errors)
                     self.assertNotIn("Traceback", ended.errors)
+        words = ("chapter10.experiments", "--group", "火星")
+        children = at_once(
+            *(partial(program, words, environment={"PYTHONIOENCODING": encoding}) for encoding in ENCODINGS)
+        )
+        for encoding, child in zip(ENCODINGS, children, strict=True):
             with self.subTest(encoding=encoding):
-                words = ("chapter10.experiments", "--group", "火星")
-                child = program(words, environment={"PYTHONIOENCODING": encoding})
                 self.assertEqual(child.returncode, 2, child.stderr)
                 self.assertNotIn("Traceback", child.stderr)
 
     def test_evidence_says_the_same_in_every_code_page(self) -> None:
         """What a group prints is JSON that reads back as the same value, whatever the console can show."""
         expected = json.loads(run_here(("chapter10.experiments", "--group", "catalog")).out)
-        for encoding in ENCODINGS:
+
+        def printed(encoding: str) -> bytes:
+            return subprocess.run(
+                [sys.executable, *ALONE, "-m", "chapter10.experiments", "--group", "catalog"],
+                cwd=TOP,
+                env={**os.environ, "PYTHONIOENCODING": encoding},
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=CHILD_SECONDS,
+                check=True,
+            ).stdout
+
+        for encoding, said in zip(ENCODINGS, at_once(*(partial(printed, e) for e in ENCODINGS)), strict=True):
             with self.subTest(encoding=encoding):
-                child = subprocess.run(
-                    [sys.executable, "-m", "chapter10.experiments", "--group", "catalog"],
-                    cwd=TOP,
-                    env={**os.environ, "PYTHONIOENCODING": encoding},
-                    stdin=subprocess.DEVNULL,
-                    capture_output=True,
-                    timeout=CHILD_SECONDS,
-                    check=True,
-                )
-                self.assertEqual(json.loads(child.stdout.decode(encoding)), expected)
+                self.assertEqual(json.loads(said.decode(encoding)), expected)
 
     def test_a_reader_who_leaves_early_breaks_nothing(self) -> None:
         """A pager that closes the pipe ends the program without a traceback."""
         with subprocess.Popen(
-            [sys.executable, "-m", "chapter10.experiments"],
+            [sys.executable, *ALONE, "-m", "chapter10.experiments"],
             cwd=TOP,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -144,9 +151,12 @@ class OtherFolders(FolderTestCase):
     def test_a_group_and_the_check_run_in_a_folder_with_a_space_and_chinese_characters(self) -> None:
         """The path of the package is no part of any result."""
         here = run_here(("chapter10.experiments", "--group", "lifecycle"))
-        there = self.run_there("chapter10.experiments", "--group", "lifecycle")
+        there, checked = at_once(
+            partial(self.run_there, "chapter10.experiments", "--group", "lifecycle"),
+            partial(self.run_there, "chapter10.experiments", "--check"),
+        )
         self.assertEqual((there.returncode, there.stdout), (0, here.out), there.stderr)
-        self.assertEqual(self.run_there("chapter10.experiments", "--check").returncode, 0)
+        self.assertEqual(checked.returncode, 0)
 
     def test_evidence_that_git_gave_crlf_still_agrees(self) -> None:
         """Line ends of a checkout are no difference; a changed word is one."""
@@ -186,7 +196,7 @@ class NoMachine(FolderTestCase):
         code += "from chapter10.experiments import run_all\nprint(json.dumps(run_all()))\n"
         empty = {"SYSTEMROOT": os.environ["SYSTEMROOT"]} if "SYSTEMROOT" in os.environ else {}
         child = subprocess.run(
-            [sys.executable, "-c", code],
+            [sys.executable, *ALONE, "-c", code],
             cwd=self.folder,
             env=empty,
             stdin=subprocess.DEVNULL,
@@ -239,18 +249,22 @@ class OldPythons(unittest.TestCase):
         found = list(old_pythons())
         if not found:
             self.skipTest("no Python below 3.11 on this machine")
-        for version, python in found:
+
+        def run(python: str) -> subprocess.CompletedProcess[str]:
+            return subprocess.run(
+                [python, "-B", "-m", "chapter10"],
+                cwd=TOP,
+                env={**os.environ, "PYTHONPATH": str(TOP)},
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                encoding="utf-8",
+                timeout=CHILD_SECONDS,
+                check=False,
+            )
+
+        children = at_once(*(partial(run, python) for _, python in found))
+        for (version, _), child in zip(found, children, strict=True):
             with self.subTest(python=version):
-                child = subprocess.run(
-                    [python, "-B", "-m", "chapter10"],
-                    cwd=TOP,
-                    env={**os.environ, "PYTHONPATH": str(TOP)},
-                    stdin=subprocess.DEVNULL,
-                    capture_output=True,
-                    encoding="utf-8",
-                    timeout=CHILD_SECONDS,
-                    check=False,
-                )
                 self.assertEqual(child.returncode, 3, child.stderr)
                 self.assertEqual(child.stdout, "")
                 self.assertEqual(child.stderr, f"chapter10 needs Python 3.11 or later; this is {version}.\n")

@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 import unittest
+from functools import partial
 from unittest import mock
 
 from chapter10.database import StoreError
@@ -27,7 +28,7 @@ from chapter10.lab.textio import (
     text_lanes,
     text_states,
 )
-from chapter10.tests.support import TOP, FolderTestCase, child_environment, run_python
+from chapter10.tests.support import ALONE, TOP, FolderTestCase, at_once, child_environment, run_python
 
 NASTY = 'a; b # c < d > e\nf\r\ng\u2028h "q" %% x'
 
@@ -179,9 +180,10 @@ class Streams(FolderTestCase):
                     main_guard(ending)
                 self.assertEqual((left.exception.code, errors.getvalue()), (code, said))
         head = "from chapter10.database import StoreError\nfrom chapter10.lab.textio import main_guard\n"
-        broken = run_python(["-c", f"{head}def main():\n    raise StoreError('store_busy', 'held')\nmain_guard(main)"])
+        errors_raised = ("StoreError('store_busy', 'held')", "ZeroDivisionError")
+        programs = (f"{head}def main():\n    raise {error}\nmain_guard(main)" for error in errors_raised)
+        broken, bug = at_once(*(partial(run_python, ["-c", program]) for program in programs))
         self.assertEqual((broken.returncode, broken.stderr), (3, "store_busy: held\n"))
-        bug = run_python(["-c", f"{head}def main():\n    raise ZeroDivisionError\nmain_guard(main)"])
         self.assertEqual(bug.returncode, 1)
         self.assertIn("Traceback", bug.stderr)
 
@@ -190,9 +192,10 @@ class Streams(FolderTestCase):
         """Standard output and error were closed before it began: nobody hears it, and it ends as it would."""
         head = "from chapter10.lab.textio import main_guard\ndef main():\n    print('x')\n    "
         start = "import os, sys\nos.close(1)\nos.close(2)\nos.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
-        for ending, code in (("return 1", 1), ("raise OSError('disk full')", 3)):
-            done = run_python(["-c", start, "-c", f"{head}{ending}\nmain_guard(main)"])
-            self.assertEqual((done.returncode, done.stdout, done.stderr), (code, "", ""))
+        endings = ("return 1", "raise OSError('disk full')")
+        programs = (["-c", start, "-c", f"{head}{ending}\nmain_guard(main)"] for ending in endings)
+        done = at_once(*(partial(run_python, program) for program in programs))
+        self.assertEqual([(1, "", ""), (3, "", "")], [(d.returncode, d.stdout, d.stderr) for d in done])
 
     def test_a_reader_who_closes_the_pipe_is_no_failure(self) -> None:
         """A pager that was left early gives exit code 0 and no word on standard error."""
@@ -200,21 +203,25 @@ class Streams(FolderTestCase):
             "import sys\nfrom chapter10.lab.textio import main_guard\n"
             "def main():\n    sys.stdin.readline()\n    print('x' * int(sys.argv[1]))\n    return 1\nmain_guard(main)"
         )
-        for unbuffered in ("", "1"):
-            for size in ("10", "1000000"):  # one fits into the buffer and fails at the flush, the other at once
-                with subprocess.Popen(
-                    [sys.executable, "-c", code, size],
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.PIPE,
-                    cwd=TOP,
-                    env=child_environment({"PYTHONUNBUFFERED": unbuffered}),
-                ) as child:
-                    assert child.stdin is not None and child.stdout is not None and child.stderr is not None
-                    child.stdout.close()
-                    child.stdin.write(b"go on\n")
-                    child.stdin.close()
-                    self.assertEqual((child.stderr.read(), child.wait()), (b"", 0))
+
+        def leave(size: str, unbuffered: str) -> tuple[bytes, int]:
+            with subprocess.Popen(
+                [sys.executable, *ALONE, "-c", code, size],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                cwd=TOP,
+                env=child_environment({"PYTHONUNBUFFERED": unbuffered}),
+            ) as child:
+                assert child.stdin is not None and child.stdout is not None and child.stderr is not None
+                child.stdout.close()
+                child.stdin.write(b"go on\n")
+                child.stdin.close()
+                return child.stderr.read(), child.wait()
+
+        sizes = ("10", "1000000")  # one fits into the buffer and fails at the flush, the other at once
+        ended = at_once(*(partial(leave, size, unbuffered) for size in sizes for unbuffered in ("", "1")))
+        self.assertEqual([(b"", 0)] * 4, ended)
 
 
 if __name__ == "__main__":
