@@ -8,7 +8,10 @@ import json
 import os
 import re
 import signal
+import subprocess
+import tempfile
 import unittest
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from unittest import mock
 
@@ -23,6 +26,34 @@ from chapter10.tests.support import FolderTestCase, run_python
 POSIX = hasattr(signal, "SIGSTOP")
 
 
+class Meanwhile:
+    """The three real runs, which mostly wait: all at once in threads, each in a folder of its own.
+
+    Their tests wait for what has come of them.
+    """
+
+    chaos: Future[chaos.Chaos]
+    story: Future[two_terminals.Story]
+    program: Future[subprocess.CompletedProcess[str]]
+    chaos_folder: Path
+    story_folder: Path
+
+
+def setUpModule() -> None:
+    folder = Path(unittest.enterModuleContext(tempfile.TemporaryDirectory(prefix="chapter10-")))
+    pool = unittest.enterModuleContext(ThreadPoolExecutor(3))
+    Meanwhile.chaos_folder, Meanwhile.story_folder = folder / "chaos", folder / "story"
+    Meanwhile.chaos_folder.mkdir()
+    Meanwhile.story_folder.mkdir()
+    if POSIX:
+        Meanwhile.story = pool.submit(two_terminals.play, Meanwhile.story_folder, exports=8)
+    Meanwhile.chaos = pool.submit(
+        chaos.run_chaos, Meanwhile.chaos_folder, seconds=0, workers=3, seed=1, steps=30, lease=0.25
+    )
+    command = ["-m", "chapter10.lab.chaos", "--seconds", "0.1", "--workers", "1", "--json"]
+    Meanwhile.program = pool.submit(run_python, command)
+
+
 class ChaosTestCase(FolderTestCase):
     """A short run, looked at from all sides."""
 
@@ -33,7 +64,7 @@ class ChaosTestCase(FolderTestCase):
 
         Claims: C10-227.
         """
-        run = chaos.run_chaos(self.folder, seconds=0, workers=3, seed=1, steps=30, lease=0.25)
+        run = Meanwhile.chaos.result()
         figures = run.figures
         self.assertEqual(run.wrong, [])
         self.assertEqual((figures["lost"], figures["duplicated"]), (0, 0))
@@ -41,7 +72,7 @@ class ChaosTestCase(FolderTestCase):
         self.assertEqual(figures["accepted"], figures["ended"])
         self.assertEqual(figures["receipts"], figures["by_state"]["succeeded"])
         self.assertGreater(figures["done"]["repeat"] + figures["done"]["conflict"] + figures["done"]["cancel"], 0)
-        path = self.folder / "jobs.db"
+        path = Meanwhile.chaos_folder / "jobs.db"
         self.assertEqual(violations(path, accepted=range(1, figures["accepted"] + 1)), [])
         with JobStore(path) as store:
             claims = store.db.execute("SELECT sum(attempt) FROM jobs").fetchone()[0]
@@ -101,12 +132,12 @@ class ChaosTestCase(FolderTestCase):
 
     def test_the_program_runs(self) -> None:
         """From the command line, with JSON."""
-        child = run_python(["-m", "chapter10.lab.chaos", "--seconds", "0.1", "--workers", "1", "--json"])
+        child = Meanwhile.program.result()
         self.assertEqual(child.returncode, 0, child.stdout + child.stderr)
         self.assertEqual(json.loads(child.stdout)["wrong"], [])
 
 
-class TwoTerminals(FolderTestCase):
+class TwoTerminals(unittest.TestCase):
     """The lab that a reader does by hand, played for real."""
 
     @unittest.skipUnless(POSIX, "needs SIGSTOP")
@@ -117,9 +148,9 @@ class TwoTerminals(FolderTestCase):
 
         Claims: C10-226, C10-227, C10-228.
         """
-        story = two_terminals.play(self.folder, exports=8)
+        story = Meanwhile.story.result()
         self.assertEqual(story.wrong, [])
-        with JobStore(self.folder / "jobs.db") as store:
+        with JobStore(Meanwhile.story_folder / "jobs.db") as store:
             jobs = store.list_jobs("alice", limit=100)
             self.assertEqual([job["state"] for job in jobs], ["succeeded"] * 8)
             self.assertEqual(store.db.execute("SELECT count(*) FROM receipts").fetchone()[0], 8)
@@ -131,7 +162,7 @@ class TwoTerminals(FolderTestCase):
         self.assertIn("refused, stale_attempt", text)
         self.assertIn("claims, attempt 2", text)
         self.assertTrue(text.isascii())
-        tables = [path.name for path in (self.folder / "jobs.db.results").iterdir() if path.suffix == ".csv"]
+        tables = [path.name for path in (Meanwhile.story_folder / "jobs.db.results").iterdir() if path.suffix == ".csv"]
         self.assertEqual(len(tables), 8)
 
     def test_what_to_type_by_hand(self) -> None:
