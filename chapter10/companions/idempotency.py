@@ -283,8 +283,7 @@ class IdempotencyStore(IntentRecords):
             left -= pause  # what was asked for counts, so that a clock that stands still ends the loop too
             await self._sleep(pause)
             _refuse_exhausted(remaining)
-            seen = self.look(what)
-            if seen.state != "in_progress" or seen.retry_after == 0:
+            if self.look(what).retry_after == 0:  # nobody is at work any more
                 found = self.claim(what, ttl_s=ttl_s, lease_s=lease_s, repeatable=repeatable)
         if isinstance(found, Record):
             return _replay(found)
@@ -317,14 +316,12 @@ class IdempotencyStore(IntentRecords):
         if isinstance(found, Record):
             stored: dict[str, Any] = _replay(found)
             return stored
-        started = False
         try:
-            started = True
             answer = operation()
             if type(answer) is not dict:
                 refuse("the operation did not answer with a dict")
         except BaseException as error:
-            self._give_back(found, error, started)
+            self._give_back(found, error, started=True)
             raise
         if answer.get("ok"):
             self._save(found, answer)

@@ -16,10 +16,13 @@ from typing import Any
 
 from chapter10.companions import idempotency, intent_records
 from chapter10.companions.idempotency import (
+    APPLICATION_ID,
     DEFAULT_TTL_S,
     MAX_RESULT_BYTES,
     PAYMENT,
+    POLL_S,
     QUERY,
+    SHARED_OWNER,
     TABLES,
     Claim,
     CompletedWithoutValue,
@@ -42,7 +45,7 @@ from chapter10.companions.idempotency import (
 )
 from chapter10.database import Database, StoreError
 from chapter10.tests.faulty_stores import IDEMPOTENCY, CacheServer, MarkerStore, TruthCache, taken_out
-from chapter10.tests.support import FolderTestCase, ManualClock
+from chapter10.tests.support import FolderTestCase, ManualClock, defaults
 
 ORDER = {"user_id": "u1", "action": "charge", "target_id": "order-7", "cents": 1000}
 BUSINESS = "CREATE TABLE ledger (entry TEXT PRIMARY KEY, cents INTEGER NOT NULL);"
@@ -510,7 +513,7 @@ class OutcomeTest(StoreTestCase):
         with self.assertRaises(NotRecorded) as caught:
             self.once(charge_and_fill_the_disk)
         self.store.db.execute("PRAGMA query_only=OFF")
-        self.assertEqual({"charged": 1000}, caught.exception.value)
+        self.assertEqual(("not_recorded", {"charged": 1000}), (caught.exception.code, caught.exception.value))
         self.assertIsInstance(caught.exception.__cause__, StoreError)
         with self.assertRaises(InProgressError):
             self.once(bank.charge)
@@ -597,7 +600,8 @@ class OutcomeTest(StoreTestCase):
 
         self.assertEqual("done", value)
         self.assertIsInstance(error, InProgressError)
-        self.assertEqual((make_intent("payments", ORDER).key, 30.0), (error.key, error.retry_after))
+        key = make_intent("payments", ORDER).key
+        self.assertEqual(("in_progress", key, 30.0), (error.code, error.key, error.retry_after))
 
     def test_a_caller_may_wait_for_the_result_within_its_time(self) -> None:
         """It replays what the other one came to, or is refused when its time is over; never both run.
@@ -631,6 +635,18 @@ class OutcomeTest(StoreTestCase):
         self.assertEqual(({"charged": 1000}, 2), asyncio.run(scene(5, NotExecuted("connect_failed"))))
         end, calls = asyncio.run(scene(1, None))
         self.assertEqual((InProgressError, 1), (type(end), calls))
+
+    def test_a_caller_waits_as_long_as_it_said_and_only_if_it_said_so(self) -> None:
+        """A look each tenth of a second and one at the end; without `wait_s` none at all.
+
+        Claims: I4-044.
+        """
+        self.store.claim(make_intent("payments", ORDER))
+        for more, slept in (({}, []), ({"wait_s": 0}, []), ({"wait_s": 0.25}, [0.1, 0.1, 0.05])):
+            self.clock.slept.clear()
+            with self.assertRaises(InProgressError):
+                self.once(Bank().charge, **more)
+            self.assertEqual(slept, [round(pause, 6) for pause in self.clock.slept])
 
     def test_the_error_of_the_call_comes_out_when_the_machine_fails_too(self) -> None:
         """The doubt could not be stored, and the end of the lease makes it.
@@ -708,6 +724,69 @@ class OutcomeTest(StoreTestCase):
             except (IdempotencyError, FailedFinal) as error:
                 end = error.code
             self.assertEqual((value, calls, [1]), (end, bank.calls, asked))
+
+    def test_nobody_is_asked_about_what_is_known(self) -> None:
+        """A probe is for a doubt: what is at work, done or refused is told without it.
+
+        Claims: I4-050.
+        """
+        asked: list[int] = []
+
+        async def probe() -> Verdict:
+            asked.append(1)
+            return Verdict("unknown")
+
+        states: list[str] = []
+        for name in ("in_progress", "completed", "failed_final"):
+            claim = self.store.claim(make_intent("payments", ORDER, key=name))
+            assert isinstance(claim, Claim)
+            if name == "completed":
+                self.store.complete(claim, 1)
+            elif name == "failed_final":
+                self.store.fail(claim, "declined")
+            try:
+                self.once(Bank().charge, key=name, probe=probe)
+            except (InProgressError, FailedFinal) as error:
+                states.append(error.code)
+
+        self.assertEqual((["in_progress", "declined"], []), (states, asked))
+
+    def test_an_answer_that_is_no_verdict_is_not_taken_for_one(self) -> None:
+        """The probe is wrong, and that comes out; the doubt stands and nothing is run.
+
+        Claims: I4-050.
+        """
+        bank = Bank(TimeoutError())
+        with self.assertRaises(TimeoutError):
+            self.once(bank.charge)
+        answers: list[Any] = [None, "done", Verdict("perhaps"), Verdict("failed", ""), Verdict("failed", None)]  # type: ignore[arg-type]
+        for answer in answers:
+
+            async def probe(answer: Any = answer) -> Verdict:
+                return answer  # type: ignore[no-any-return]
+
+            self.assert_code("bad_input", lambda probe=probe: self.once(bank.charge, probe=probe))  # type: ignore[misc]
+        self.assertEqual((1, "unknown"), (bank.calls, self.state()))
+
+    def test_a_budget_that_a_probe_used_up_starts_nothing(self) -> None:
+        """The other side says "not done" after the time was over: the key is free and nobody has it.
+
+        Claims: I4-102.
+        """
+        bank = Bank(TimeoutError())
+        with self.assertRaises(TimeoutError):
+            self.once(bank.charge)
+        end = self.clock() + 1
+
+        async def slow_probe() -> Verdict:
+            self.clock.advance(1)
+            return Verdict("not_done")
+
+        self.assert_code(
+            "budget_exhausted",
+            lambda: self.once(bank.charge, probe=slow_probe, remaining=lambda: end - self.clock()),
+        )
+        self.assertEqual((1, "absent"), (bank.calls, self.state()))
 
     def test_a_person_settles_only_what_was_looked_at(self) -> None:
         """The fence of the look has to be the record's; a settled record is not settled again.
@@ -1057,14 +1136,17 @@ class TransactionTest(StoreTestCase):
         Claims: I4-101.
         """
 
-        async def elsewhere(db: sqlite3.Connection) -> None:
+        async def elsewhere() -> None:
             """Never started."""
+
+        made = elsewhere()
 
         def call() -> None:
             with self.database.write() as db:
-                self.both.run_in(db, self.what, elsewhere)
+                self.both.run_in(db, self.what, lambda db: made)
 
         self.assert_code("bad_input", call)
+        self.assertEqual(inspect.CORO_CLOSED, inspect.getcoroutinestate(made))
         self.assertEqual("absent", self.both.look(self.what).state)
 
     def test_an_idempotent_call_costs_two_durable_commits_and_a_replay_none(self) -> None:
@@ -1204,6 +1286,73 @@ class BadInputTest(StoreTestCase):
             self.assert_code("bad_input", call)
 
         self.assertEqual(before, list(self.store.db.iterdump()))
+
+    def test_the_limits_are_the_published_ones(self) -> None:
+        """Ten years, an hour, a day and half a minute; texts, values and lists as large as they may be."""
+        names = "MAX_SECONDS RUN_LIMIT_S DEFAULT_TTL_S LEASE_S MAX_TEXT MAX_INTENT_BYTES MAX_RESULT_BYTES MAX_LIMIT"
+        self.assertEqual(
+            [316_224_000, 3600, 86_400, 30, 200, 65_536, 1_048_576, 1000],
+            [getattr(idempotency, name) for name in names.split()],
+        )
+        self.assertEqual((0.1, "-", b"CH1I"), (POLL_S, SHARED_OWNER, APPLICATION_ID.to_bytes(4, "big")))
+        self.assertEqual(
+            [(43_200, 86_400), (150, 300)], [(life.retry_window_s, life.ttl_s) for life in (PAYMENT, QUERY)]
+        )
+
+    def test_the_defaults_are_the_published_ones(self) -> None:
+        """Whoever says nothing waits for nobody, repeats nothing and has no limit but the lease and a day."""
+        usual = {"owner": "-", "ttl_s": 86_400, "repeatable": False, "lease_s": 30}
+        unsaid = {"key": None, "fields": None, "remaining": None, "probe": None}
+        self.assertEqual({**usual, **unsaid, "wait_s": 0}, defaults(IdempotencyStore.execute_once))
+        self.assertEqual({**usual, "namespace": "run_once", "arguments": None}, defaults(IdempotencyStore.run_once))
+        self.assertEqual({"ttl_s": 86_400}, defaults(IdempotencyStore.run_in))
+        for claim in (IdempotencyStore.claim, IdempotencyStore.claim_in):
+            self.assertEqual({"ttl_s": 86_400, "lease_s": 30, "repeatable": False}, defaults(claim))
+        self.assertEqual({"lease_s": 30}, defaults(IdempotencyStore.renew))
+        self.assertEqual([{"limit": 100}] * 2, [defaults(IdempotencyStore.sweep), defaults(IdempotencyStore.unsettled)])
+        self.assertEqual(
+            Record("absent", "k", fence=0, holder=None, retry_after=0, expires_at=None, value=None, mark=None),
+            Record("absent", "k"),
+        )
+
+    def test_the_least_and_the_most_are_taken(self) -> None:
+        """At each limit a call is granted, and one step beyond it is not."""
+        most = "x" * 200
+        what = make_intent(most, ORDER, owner=most, key=most)
+        store = self.open(holder=most, poll_s=0.001)
+        self.assert_code("bad_input", lambda: self.open(poll_s=0.0009))
+        self.assert_code("bad_input", lambda: store.claim(what, lease_s=0.0009))
+        self.assert_code("bad_input", lambda: store.claim(what, ttl_s=316_224_001))
+        self.assert_code("bad_input", lambda: store.claim(what, lease_s=316_224_000.1))
+        claim = store.claim(what, ttl_s=316_224_000, lease_s=0.001)
+        assert isinstance(claim, Claim)
+        self.assert_code("bad_input", partial(store.renew, claim, 0.0009))
+        claim = store.renew(claim, 0.001)
+        self.assertEqual(316_225_000, store.renew(claim, 316_224_000).lease_until)
+        store.fail(claim, most)
+        self.assertEqual((most, most), (store.look(what).mark, store.look(what).holder))
+        self.clock.advance(316_224_000)
+        self.assertEqual(1, store.sweep(1000))
+        for limit in (0, 1001):
+            self.assert_code("bad_input", partial(store.sweep, limit))
+            self.assert_code("bad_input", partial(store.unsettled, limit))
+        self.assertEqual(([], []), (store.unsettled(1), store.unsettled(1000)))
+        for fence, code in ((0, "bad_input"), (1, "not_unknown"), (2**63 - 1, "not_unknown"), (2**63, "bad_input")):
+            self.assert_code(code, partial(store.settle, what, Verdict("not_done"), fence=fence))
+        self.assertEqual(2, ttl_for(1))
+        self.assert_code("bad_input", lambda: ttl_for(0))
+        self.assertEqual(2, Lifetime(1, 2).ttl_s)
+        self.assertEqual(316_224_000, Lifetime(1, 316_224_000).ttl_s)
+        self.assert_code("bad_input", lambda: Lifetime(1, 316_224_001))
+        make_intent("n", {"text": "x" * (65_536 - len('{"text":""}'))})
+        self.assert_code("bad_input", lambda: make_intent("n", {"text": "x" * (65_537 - len('{"text":""}'))}))
+        for length, found in ((1_048_574, "completed"), (1_048_575, "completed_without_value")):
+            intent, value = {**ORDER, "length": length}, "x" * length
+            self.once(Bank(value).charge, intent)
+            try:
+                self.assertEqual(("completed", value), (found, self.once(Bank().charge, intent)))
+            except CompletedWithoutValue as error:
+                self.assertEqual((found, "more than 1048576 bytes"), (error.code, error.reason))
 
     def test_repeated_queries_are_served_by_an_index(self) -> None:
         """The record, the sweep and the open cases never walk the table."""
