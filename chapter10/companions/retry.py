@@ -19,7 +19,7 @@ it will fail again. So the limits for connecting and for reading are two, and th
 R1  `max_attempts` counts every attempt, the first included (X-11).
 R2  No wait exceeds `max_backoff_ms`: the nominal wait is capped at two thirds of it, and 50 to 150 % of that is drawn.
 R3  The last *real* error comes out, not the reason that stopped: that is its `retry_stop`, a note, and for an open
-    circuit its `__context__`.
+    circuit its `__context__`. An error that takes neither of the two comes out without them.
 R4  A cancel, a keyboard interrupt and an exit are never caught, never counted as a failure, never repeated.
 R5  Nested layers of retry share one count: whatever is called from inside draws on the outer layer's attempts, so
     three layers of three tries are three calls and not twenty-seven.
@@ -37,6 +37,7 @@ import math
 import random as chance
 import threading
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Final, Generic, Literal, NoReturn, Protocol, TypeVar
@@ -507,13 +508,12 @@ class _Retry(Generic[T]):
 
     def stop(self, last: Exception, reason: Reason) -> NoReturn:
         """Raise the last real error with the reason on it; a refusal that is being handled becomes its context."""
-        try:
-            last.retry_stop = Stop(reason, self.number)  # type: ignore[attr-defined]
-        except AttributeError:
-            pass  # an error with slots; the note says the same
         note = f"retry stopped: {reason} after {self.number} of {self.policy.max_attempts} attempts"
-        if note not in getattr(last, "__notes__", ()):  # the same object may come again and again
-            last.add_note(note)
+        with suppress(AttributeError):  # a frozen error takes neither, and is still the one that comes out
+            last.retry_stop = Stop(reason, self.number)  # type: ignore[attr-defined]
+        with suppress(AttributeError):
+            if note not in getattr(last, "__notes__", ()):  # the same object may come again and again
+                last.add_note(note)
         raise last
 
 

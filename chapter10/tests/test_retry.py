@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import inspect
 import math
 import random
 import unittest
@@ -19,8 +20,11 @@ from chapter10.companions.retry import (
     CONNECT_RANGE_MS,
     EFFECTS,
     JITTER,
+    MAX_ATTEMPTS,
+    MAX_KEY,
     READ_RANGE_MS,
     Attempt,
+    Breaker,
     ConnectFailed,
     ConnectTimedOut,
     Effect,
@@ -30,6 +34,7 @@ from chapter10.companions.retry import (
     RetryPolicy,
     Status,
     Stop,
+    TimeLeft,
     TokenBucket,
     answer_within,
     backoff_ms,
@@ -159,9 +164,54 @@ class Waits(unittest.TestCase):
                 make()
             self.assertEqual(str(caught.exception), "bad_input")
 
+    def test_the_bounds_are_taken_and_what_is_beyond_is_not(self) -> None:
+        """The smallest and the largest of each number, and the next one on either side."""
+
+        def policy(name: str) -> Callable[[Any], object]:
+            return lambda value: RetryPolicy(**{name: value})
+
+        largest = 2**31
+        for make, low, high in (
+            (policy("max_attempts"), 1, MAX_ATTEMPTS),
+            (policy("base_backoff_ms"), 1, largest),
+            (policy("max_backoff_ms"), 1, largest),
+            (RetryPolicy.from_max_retries, 0, MAX_ATTEMPTS - 1),
+            (TokenBucket, 0, largest),
+            (lambda value: TokenBucket(1, value), 0, 1),
+            (lambda value: backoff_ms(value), 0, 2**63 - 1),
+            (lambda value: backoff_ms(0, base_ms=value), 1, largest),
+            (lambda value: backoff_ms(0, max_ms=value), 1, largest),
+        ):
+            for value in (low, high):
+                make(value)
+            for value in (low - 1, high + 1):
+                with self.subTest(make=make, value=value), self.assertRaises(RetryError):
+                    make(value)
+
 
 class Policies(unittest.TestCase):
     """The figures, and the names that stand for them."""
+
+    def test_what_is_not_said_has_a_published_value(self) -> None:
+        """A stock of ten that refills by tenths, waits of 0.2 to 30 s, and time-outs that were the whole limit."""
+        self.assertEqual((MAX_ATTEMPTS, MAX_KEY), (100, 500))
+        bucket = TokenBucket()
+        self.assertEqual(bucket.tokens, 10)
+        self.assertTrue(bucket.take())
+        bucket.succeeded()
+        self.assertEqual(bucket.tokens, 9.1)
+        highest = math.nextafter(1.0, 0.0)
+        self.assertEqual([backoff_ms(number, random=lambda: highest) for number in (0, 30)], [299, 29_999])
+        self.assertTrue(ConnectTimedOut().whole_limit and ReadTimedOut().whole_limit)
+        self.assertEqual(ReadTimedOut().late_value, ())
+
+    def test_what_is_asked_of_a_budget_and_a_breaker_is_what_they_take(self) -> None:
+        """The same parameters with the same defaults."""
+        for asked, taken in ((TimeLeft.check, Budget.check), (Breaker.check, CircuitBreaker.check)):
+            self.assertEqual(
+                [(each.name, each.kind, each.default) for each in inspect.signature(asked).parameters.values()],
+                [(each.name, each.kind, each.default) for each in inspect.signature(taken).parameters.values()],
+            )
 
     def test_the_policy_of_the_document_has_its_figures(self) -> None:
         """Six names with six defaults, each of which can be set.
@@ -189,6 +239,9 @@ class Policies(unittest.TestCase):
         """
         self.assertEqual(RetryPolicy.from_max_retries(3).max_attempts, 4)
         self.assertEqual(RetryPolicy.from_max_retries(0).max_attempts, 1)
+        with self.assertRaises(RetryError) as caught:
+            RetryPolicy.from_max_retries(MAX_ATTEMPTS)
+        self.assertIn("max_retries", caught.exception.reason)  # the name that the caller has used
 
     def test_connecting_and_reading_have_two_limits(self) -> None:
         """1 to 2 s and 5 to 30 s; what is outside is refused.
@@ -219,6 +272,8 @@ class Effects(RetryTestCase):
                     self.assertFalse(may_retry(effect, "permanent", has_key=key, not_done=done))
                     expected = effect == "read" or (effect == "reversible_write" and key and done)
                     self.assertEqual(may_retry(effect, "unknown", has_key=key, not_done=done), expected)
+        self.assertFalse(may_retry("reversible_write", "unknown", has_key=True))  # what is not said is not so
+        self.assertFalse(may_retry("reversible_write", "unknown", not_done=True))
 
     def test_errors_say_what_they_say_by_their_type(self) -> None:
         """A failed connect was not sent, a lost answer is unknown, all else is permanent.
@@ -346,6 +401,25 @@ class Effects(RetryTestCase):
             )
             self.assertEqual(script.calls, 1)
 
+    def test_without_time_nobody_is_asked(self) -> None:
+        """The attempt used up the budget: the outcome stays unknown, and the real error comes out."""
+        status, keys = self.ask(Status("done", 1))
+        script = Script(ReadTimedOut(), clock=self.clock, takes=5)
+        self.assert_stops(
+            ReadTimedOut,
+            script,
+            "outcome_unknown",
+            1,
+            effect="reversible_write",
+            key="k",
+            status=status,
+            budget=Budget(5000, clock=self.clock),
+        )
+        self.assertEqual(keys, [])
+        script = Script(ReadTimedOut(), clock=self.clock, takes=4.5)
+        left = {"key": "k", "status": status, "budget": Budget(5000, clock=self.clock)}
+        self.assertEqual(self.retry(script, effect="reversible_write", **left), 1)  # half a second was enough
+
     def test_without_a_key_nobody_is_asked(self) -> None:
         """A status query needs the name of the intent; a read and a fault that will come again ask nobody either."""
         cases: tuple[tuple[Exception, str, dict[str, Any]], ...] = (
@@ -449,6 +523,15 @@ class Limits(RetryTestCase):
                 )
             self.assertEqual(script.calls, calls)
 
+    def test_a_millisecond_for_the_attempt_is_kept_whatever_the_minima(self) -> None:
+        """Without minima a wait of 200 ms needs 201."""
+        for left, calls in ((201, 2), (200, 1)):
+            script = Script(TimeoutError(), "rows")
+            budget = Budget(left, clock=ManualClock(500.0))
+            with contextlib.suppress(TimeoutError):
+                self.retry(script, budget=budget, min_reserve_ms=0)
+            self.assertEqual(script.calls, calls)
+
     def test_the_budget_is_looked_at_again_after_the_wait(self) -> None:
         """A wait that took longer than it was meant to leaves no time: the real error comes out, nothing is called."""
 
@@ -544,6 +627,18 @@ class Limits(RetryTestCase):
             self.retry(runtime)
         self.assertEqual(script.calls, 3)
 
+    def test_a_layer_that_succeeds_earns_the_chain_no_attempts(self) -> None:
+        """The inner call needs one retry and the outer one another; after that the two of the chain are used up."""
+        script = Script(TimeoutError(), "part", TimeoutError(), "part")
+
+        async def runtime(attempt: Attempt) -> Any:
+            await retry(script, effect="read", policy=THREE, sleep=self.sleep, random=lambda: 0.5)
+            raise TimeoutError
+
+        with self.assertRaises(TimeoutError):
+            self.retry(runtime)
+        self.assertEqual(script.calls, 3)
+
     def test_a_layer_with_errors_of_its_own_counts_for_itself(self) -> None:
         """`new_chain` starts a count of its own, and the product is then somebody's decision."""
         script = Script(TimeoutError())
@@ -592,6 +687,18 @@ class Limits(RetryTestCase):
         error = self.assert_stops(ConnectionResetError, script, "circuit_open", 1, breaker=breaker, bucket=bucket)
         self.assertIsInstance(error.__context__, CircuitOpenError)
         self.assertEqual((script.calls, self.clock.slept, bucket.tokens), (1, [], 5))
+
+    def test_a_wait_that_lasts_until_the_circuit_lets_a_call_through_is_made(self) -> None:
+        """It opens for 200 ms, and the wait is as long: the attempt after it is the probe."""
+        self.clock.now = 0.0
+        breaker = CircuitBreaker(clock=self.clock, min_calls=1, reset_s=0.2)
+
+        async def a_little_longer(seconds: float) -> None:
+            self.clock.advance(seconds + 0.001)
+
+        script = Script(ConnectionResetError(), "rows")
+        self.assertEqual(self.retry(script, breaker=breaker, sleep=a_little_longer), "rows")
+        self.assertEqual((script.calls, breaker.state), (2, "closed"))
 
     def test_a_circuit_that_others_open_during_the_wait_ends_the_loop(self) -> None:
         """After the wait the permit is refused, and the real error comes out."""
@@ -675,6 +782,19 @@ class Limits(RetryTestCase):
         record = breaker.statistics()
         self.assertEqual((record.failures, record.neutral, record.permitted), (3, 5, 8))
 
+    def test_what_counts_for_the_breaker_may_be_said_by_the_caller(self) -> None:
+        """A function of the caller decides, also for errors that would be judged otherwise."""
+        for error, verdict in ((TimeoutError(), False), (ValueError(), True)):
+            breaker = CircuitBreaker(clock=self.clock)
+            with self.assertRaises(type(error)):
+                self.retry(
+                    Script(error),
+                    policy=RetryPolicy(max_attempts=1),
+                    breaker=breaker,
+                    is_failure=lambda error, verdict=verdict: verdict,
+                )
+            self.assertEqual(breaker.failures, int(verdict))
+
     def test_a_retry_and_a_breaker_judge_the_same_error_in_the_same_way(self) -> None:
         """Whether a call goes through `retry` or through the breaker alone, the same errors open the circuit."""
         for error in (
@@ -697,6 +817,27 @@ class Limits(RetryTestCase):
             self.assert_stops(ValueError, Script(error), "permanent", 1)
         self.assertEqual(len(error.__notes__), 1)
 
+    def test_an_error_that_takes_no_note_comes_out_all_the_same(self) -> None:
+        """A frozen one takes neither the reason nor the note; one of them is no reason to lose the other."""
+
+        @dataclasses.dataclass(frozen=True)
+        class Frozen(Exception):
+            shard: int
+
+        error = Frozen(7)
+        with self.assertRaises(Frozen) as caught:
+            self.retry(Script(error))
+        self.assertIs(caught.exception, error)
+
+        class OwnReason(Exception):
+            @property
+            def retry_stop(self) -> str:
+                return "mine"
+
+        with self.assertRaises(OwnReason) as other:
+            self.retry(Script(OwnReason()))
+        self.assertEqual(other.exception.__notes__, ["retry stopped: permanent after 1 of 3 attempts"])
+
     def test_bad_input_is_refused_before_anything_is_called(self) -> None:
         """An unknown effect, a foreign policy, an empty key and bad minima are `bad_input`."""
         script = Script("rows")
@@ -706,12 +847,62 @@ class Limits(RetryTestCase):
             {"policy": AdaptivePolicy()},
             {"key": ""},
             {"key": 7},
+            {"effect": type("Word", (str,), {})("read")},
+            {"key": "k" * (MAX_KEY + 1)},
             {"minimum_ms": -1},
+            {"minimum_ms": 2**31 + 1},
             {"min_reserve_ms": True},
+            {"min_reserve_ms": 2**31 + 1},
         ):
             with self.subTest(options=options), self.assertRaises(RetryError):
                 self.retry(script, **options)
         self.assertEqual(script.calls, 0)
+
+    def test_the_smallest_and_the_largest_options_are_taken(self) -> None:
+        """A key of one character and of as many as there may be; minima of nothing and of 24 days."""
+        for options in (
+            {"key": "k"},
+            {"key": "k" * MAX_KEY},
+            {"minimum_ms": 0, "min_reserve_ms": 0},
+            {"minimum_ms": 2**31, "min_reserve_ms": 2**31},
+        ):
+            with self.subTest(options=options):
+                self.assertEqual(self.retry(Script("rows"), **options), "rows")
+
+    def test_by_default_200_ms_are_kept_and_no_more(self) -> None:
+        """An attempt starts with 200 ms left and not with 199, and so does the one after a wait."""
+        self.assertEqual(self.retry(Script("rows"), budget=Budget(200, clock=self.clock)), "rows")
+        for left, calls in ((400, 2), (399, 1)):
+            script = Script(TimeoutError(), "rows")
+            with contextlib.suppress(TimeoutError):
+                self.retry(script, budget=Budget(left, clock=self.clock))
+            self.assertEqual(script.calls, calls)
+
+    def test_a_budget_of_another_kind_is_told_the_name_and_the_minima(self) -> None:
+        """What is not said is "tool", nothing for itself and 200 ms for everybody."""
+        told: list[tuple[str, int, int]] = []
+
+        class Told:
+            remaining = 10_000
+
+            def check(self, name: str, minimum_ms: int = 0, *, min_reserve_ms: int = 200) -> int:
+                told.append((name, minimum_ms, min_reserve_ms))
+                return self.remaining
+
+        self.retry(Script("rows"), budget=Told())
+        self.retry(Script("rows"), budget=Told(), name="orders", minimum_ms=50, min_reserve_ms=10)
+        self.assertEqual(told, [("tool", 0, 200), ("orders", 50, 10)])
+
+    def test_a_token_that_was_taken_comes_back_as_one(self) -> None:
+        """Two are taken and one is put back; a stock that is full stays so."""
+        bucket = TokenBucket(5, 0)
+        bucket.take()
+        bucket.take()
+        bucket.put_back()
+        self.assertEqual(bucket.tokens, 4)
+        bucket.put_back()
+        bucket.put_back()
+        self.assertEqual(bucket.tokens, 5)
 
 
 class Stops(RetryTestCase):
@@ -782,6 +973,21 @@ class Stops(RetryTestCase):
                 await retry(Script(ReadTimedOut()), effect="reversible_write", key="k", status=status)
             self.assertEqual(caught.exception.retry_stop.reason, "outcome_unknown")  # type: ignore[attr-defined]
             self.assertEqual(loop.time(), 1005)
+
+        run_virtual(main)
+
+    def test_a_status_that_comes_too_late_is_none(self) -> None:
+        """A query that ignores its cancel and answers after its limit allows nothing either."""
+
+        async def status(key: str) -> Status[Any]:
+            with contextlib.suppress(asyncio.CancelledError):
+                await pause(600)
+            return Status("not_done")
+
+        async def main(loop: VirtualLoop) -> None:
+            with self.assertRaises(ReadTimedOut) as caught:
+                await retry(Script(ReadTimedOut()), effect="reversible_write", key="k", status=status)
+            self.assertEqual(caught.exception.retry_stop.reason, "outcome_unknown")  # type: ignore[attr-defined]
 
         run_virtual(main)
 
@@ -860,7 +1066,7 @@ class TwoLimits(unittest.TestCase):
         self.assertEqual((getattr(error, "whole_limit", None), took), (False, 2.0))
         error, took, seen = self.run_phases(1, 9, left_ms=0)
         self.assertIsInstance(error, ConnectTimedOut)
-        self.assertEqual((took, seen), (0, []))
+        self.assertEqual((getattr(error, "whole_limit", None), took, seen), (False, 0, []))
 
     def test_a_refused_connection_was_not_sent(self) -> None:
         """Every operating-system error of connecting is `connect_failed`, with its cause; other errors stay."""
@@ -877,22 +1083,49 @@ class TwoLimits(unittest.TestCase):
             self.assertIs(self.run_phases(0, cause)[0], cause)
 
     def test_a_connection_that_comes_too_late_is_discarded(self) -> None:
-        """A connect that ignores its cancel and succeeds does not leak its connection."""
-        discarded: list[str] = []
+        """A connect that ignores its cancel and succeeds does not leak its connection; all others leave none."""
 
         async def stubborn() -> str:
             with contextlib.suppress(asyncio.CancelledError):
                 await pause(9)
             return "late connection"
 
-        async def read(connection: str) -> None: ...
+        async def slow() -> str:
+            await pause(9)
+            return "no connection"
 
-        async def main(loop: VirtualLoop) -> None:
-            with self.assertRaises(ConnectTimedOut):
-                await connect_then_read(self.attempt(), stubborn, read, discard=discarded.append)
+        async def quick() -> str:
+            return "connection"
 
-        run_virtual(main)
-        self.assertEqual(discarded, ["late connection"])
+        async def refused() -> str:
+            raise OSError
+
+        async def read(connection: str) -> str:
+            return "answer"
+
+        def run(connect: Callable[[], Awaitable[str]], cancel_s: float, discard: Any) -> BaseException | None:
+            async def main(loop: VirtualLoop) -> BaseException | None:
+                task = loop.create_task(connect_then_read(self.attempt(), connect, read, discard=discard))
+                loop.call_later(cancel_s, task.cancel)
+                await asyncio.wait({task})
+                return asyncio.CancelledError() if task.cancelled() else task.exception()
+
+            return run_virtual(main)
+
+        late = ["late connection"]
+        for connect, cancel_s, kind, expected in (
+            (stubborn, 60, ConnectTimedOut, late),
+            (stubborn, 1, asyncio.CancelledError, late),
+            (slow, 60, ConnectTimedOut, []),
+            (slow, 1, asyncio.CancelledError, []),
+            (refused, 60, ConnectFailed, []),
+            (quick, 60, type(None), []),
+        ):
+            with self.subTest(connect=connect.__name__, cancel_s=cancel_s):
+                discarded: list[str] = []
+                self.assertIs(type(run(connect, cancel_s, discarded.append)), kind)
+                self.assertEqual(discarded, expected)
+                self.assertIs(type(run(connect, cancel_s, None)), kind)
 
     def test_a_cancel_of_the_caller_stops_both_phases(self) -> None:
         """No task is left behind, in whichever phase the cancel comes.
