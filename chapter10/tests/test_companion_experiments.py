@@ -5,7 +5,9 @@ from __future__ import annotations
 import io
 import json
 import re
+import subprocess
 import unittest
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import redirect_stderr, redirect_stdout
 from functools import cache
 from pathlib import Path
@@ -99,7 +101,14 @@ class TheEvidence(FolderTestCase):
 
 
 class TheCommand(unittest.TestCase):
-    """What is printed is the evidence."""
+    """What is printed is the evidence; the one program of its own runs while the groups run here."""
+
+    program: Future[subprocess.CompletedProcess[str]]
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        pool = cls.enterClassContext(ThreadPoolExecutor(1))
+        cls.program = pool.submit(run_python, ["-m", "chapter10.companions.experiments"])
 
     def test_a_group_prints_its_figures_as_json(self) -> None:
         """Standard output is exactly the JSON of that group, for each group."""
@@ -110,7 +119,7 @@ class TheCommand(unittest.TestCase):
 
     def test_the_command_prints_all_groups(self) -> None:
         """As a program of its own: all the evidence on standard output, nothing on standard error."""
-        child = run_python(["-m", "chapter10.companions.experiments"])
+        child = self.program.result()
         self.assertEqual((child.returncode, child.stderr), (0, ""))
         self.assertEqual(json.loads(child.stdout), evidence())
 

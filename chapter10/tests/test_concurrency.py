@@ -174,6 +174,7 @@ class BoundedReadsTests(ReadsTestCase):
         Claims: C10-094, C10-105.
         """
         loop = asyncio.get_running_loop()
+        loop.set_debug(False)  # it would keep the stack of each of many callbacks
         for count, limit, expected in ((10_000, 2, 2), (2, 5, 2), (5, 2, 2), (1, 1, 1)):
             made: list[Any] = []
 

@@ -638,6 +638,7 @@ class HowATurnEnds(GatewayTestCase):
         """
         logging.disable(logging.CRITICAL)  # the registry says what it refuses, and here it refuses often
         self.addCleanup(logging.disable, logging.NOTSET)
+        asyncio.get_running_loop().set_debug(False)  # it would keep the stack of each of many callbacks
         for seed in range(15):
             with self.subTest(seed=seed):
                 await self._random_conversation(random.Random(seed), seed)
