@@ -29,7 +29,6 @@ to X-52).
 
 from __future__ import annotations
 
-import asyncio
 import math
 import threading
 import time
@@ -340,11 +339,10 @@ class CircuitBreaker:
         self._bucket_end = (newest + 1) * self._bucket_s
 
     def _wait(self, now: float) -> float:
-        if self._state == "closed":
-            return 0.0
         if self._state == "open":
             # It opens *after* the reset time, so the wait is never nothing.
             return max(self._opened_at + self._reset_s - now, math.ulp(now))
+        # Only a probe that is out makes others wait, and while the circuit is closed there is none.
         return 0.0 if self._probe_until is None else max(self._probe_until - now, 0.0)
 
     def _count(self, failed: bool) -> None:
@@ -379,7 +377,7 @@ def judge(error: BaseException | None) -> Verdict:
     """
     if error is None:
         return "success"
-    if isinstance(error, asyncio.CancelledError) or not isinstance(error, Exception):
+    if not isinstance(error, Exception):
         return "neutral"
     return "failure" if any(map(_is_failure, leaves(error))) else "neutral"
 

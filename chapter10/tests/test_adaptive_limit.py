@@ -8,7 +8,15 @@ import unittest
 from collections.abc import Callable
 from typing import Any
 
-from chapter10.companions.adaptive_limit import DECREASE, JUMP, AdaptiveLimit, LimitError, quantile
+from chapter10.companions.adaptive_limit import (
+    DECREASE,
+    JUMP,
+    MAX_LIMIT,
+    MAX_WINDOW,
+    AdaptiveLimit,
+    LimitError,
+    quantile,
+)
 
 
 class Quantiles(unittest.TestCase):
@@ -22,6 +30,7 @@ class Quantiles(unittest.TestCase):
         values = [float(value) for value in range(100, 0, -1)]
         self.assertEqual([quantile(values, share) for share in (0.01, 0.5, 0.95, 0.99, 1)], [1, 50, 95, 99, 100])
         self.assertEqual(quantile([7.0], 0.01), 7.0)
+        self.assertEqual(quantile([3, 1, 2.5], 0.5), 2.5)
 
     def test_the_mean_hides_what_the_tail_shows(self) -> None:
         """97 answers of 0.2 s and three of 5 s: the mean is nobody's time, and the tail is what some wait for.
@@ -56,6 +65,23 @@ class TheLimit(unittest.TestCase):
         before = limit.limit
         self.assertEqual(self.feed(limit, 0.2), before + 1)
         self.assertEqual(limit.backoff_factor, 1.0)
+
+    def test_what_is_not_said_has_a_published_value(self) -> None:
+        """From 1 to 64 calls, one step in a hundred answers, and no longer waits before the first one."""
+        self.assertEqual((MAX_LIMIT, MAX_WINDOW), (10_000, 10_000))
+        limit = AdaptiveLimit()
+        self.assertEqual((limit.limit, limit.backoff_factor), (1, 1.0))
+        seen = []
+        for number in range(1, 6501):
+            limit.record(0.2)
+            if number in (99, 100, 6500):
+                seen.append(limit.limit)
+        self.assertEqual(seen, [1, 2, 64])
+
+    def test_the_bounds_are_taken(self) -> None:
+        """The widest range, the longest window and the shortest."""
+        AdaptiveLimit(1, MAX_LIMIT, start=MAX_LIMIT, window=MAX_WINDOW)
+        AdaptiveLimit(MAX_LIMIT, MAX_LIMIT, start=MAX_LIMIT, window=10)
 
     def test_a_tail_that_grows_a_little_is_no_jump(self) -> None:
         """Up to twice the baseline it goes on rising.
@@ -106,6 +132,7 @@ class TheLimit(unittest.TestCase):
             lambda: AdaptiveLimit(1, 10_001),
             lambda: AdaptiveLimit(1, 5, start=6),
             lambda: AdaptiveLimit(window=9),
+            lambda: AdaptiveLimit(window=MAX_WINDOW + 1),
             lambda: quantile([], 0.5),
             lambda: AdaptiveLimit().quantile(0.99),
         ]

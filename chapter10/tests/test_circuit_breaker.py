@@ -123,6 +123,19 @@ class States(BreakerTestCase):
         self.give("failure", 9)
         self.assertEqual(self.breaker.state, "closed")
 
+    def test_a_window_of_another_length_has_buckets_of_another_length(self) -> None:
+        """Half a minute: what is older than that is gone, to half a second; two minutes: to two."""
+        for window_s, bucket_s in ((30, 0.5), (120, 2)):
+            breaker = CircuitBreaker(window_s=window_s, min_calls=100, clock=self.clock)
+            breaker.acquire().failure()
+            self.clock.advance(window_s - bucket_s)
+            breaker.acquire().failure()
+            self.assertEqual(breaker.failures, 2)
+            self.clock.advance(bucket_s)
+            self.assertEqual(breaker.failures, 1)
+            self.clock.advance(window_s)
+            self.assertEqual(breaker.failures, 0)
+
     def test_it_is_open_for_thirty_seconds_and_half_open_after(self) -> None:
         """At 30 s it is still open, just after it is half-open.
 
@@ -142,6 +155,7 @@ class States(BreakerTestCase):
         Claims: I4-075, I4-081.
         """
         self.half_open()
+        self.assertEqual(self.breaker.failures, 10)  # they are still in the window until it closes
         self.breaker.acquire().success()
         self.assertEqual((self.breaker.state, self.breaker.failures), ("closed", 0))
         self.give("failure", 9)
@@ -183,7 +197,9 @@ class States(BreakerTestCase):
         lost.failure()
         self.assertEqual(self.breaker.state, "half-open")
         probe.success()
-        self.assertEqual((self.breaker.state, self.breaker.statistics().dropped), ("closed", 1))
+        record = self.breaker.statistics()
+        self.assertEqual((record.state, record.dropped), ("closed", 1))
+        self.assertEqual(record.generation, 4)  # open, half-open, another probe, closed
 
     def test_the_first_verdict_of_a_permit_counts(self) -> None:
         """A second one does nothing, so that a clean-up may always say neutral."""
@@ -234,12 +250,15 @@ class States(BreakerTestCase):
         ]
         wrong += [{"failure_rate": 1.1}, {"min_calls": 0}, {"min_calls": True}, {"min_calls": 1.0}]
         wrong += [{"clock": lambda: math.nan}, {"clock": lambda: "x"}, {"clock": None}]
+        wrong += [{"clock": lambda: math.inf}, {"clock": lambda: -math.inf}]
         for options in wrong:
             with self.subTest(options=options), self.assertRaises(BreakerError) as caught:
                 CircuitBreaker(**{"clock": self.clock, **options})
             self.assertEqual(str(caught.exception), "bad_input")
         with self.assertRaises(BreakerError):
             self.breaker.acquire().give("perhaps")  # type: ignore[arg-type]
+        with self.assertRaises(BreakerError):
+            self.breaker.acquire().give(type("Word", (str,), {})("failure"))
 
 
 class LooksAhead(BreakerTestCase):
@@ -280,7 +299,7 @@ class LooksAhead(BreakerTestCase):
             CircuitBreaker(clock=self.clock, **options)
         for options in (
             {"min_calls": 0}, {"min_calls": 2**31 + 1}, {"failure_rate": 1.01}, {"window_s": 2**40 + 1},
-            {"window_s": 5e-324},
+            {"window_s": 5e-324}, {"reset_s": 2**-41},
         ):  # fmt: skip
             with self.subTest(options=options), self.assertRaises(BreakerError):
                 CircuitBreaker(clock=self.clock, **options)
