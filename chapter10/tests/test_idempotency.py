@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import inspect
 import itertools
@@ -328,6 +329,34 @@ class LifeTest(StoreTestCase):
         kept = store.db.execute("SELECT key FROM idempotency ORDER BY key").fetchall()
         self.assertEqual([("doubt",), ("running",), ("young",)], kept)
 
+    def test_a_shorter_lifetime_than_the_declared_one_is_kept_and_a_longer_one_is_not(self) -> None:
+        """Between twice the retry window and what the namespace says the caller chooses.
+
+        Claims: I4-038.
+        """
+        store = self.open(lifetimes={"payments": Lifetime(100, 600)})
+        self.assert_code("ttl_too_short", lambda: store.claim(make_intent("payments", ORDER), ttl_s=199))
+        for ttl_s, lived in ((200, 200), (600, 600), (601, 600)):
+            what = make_intent("payments", ORDER, key=str(ttl_s))
+            claim = store.claim(what, ttl_s=ttl_s)
+            assert isinstance(claim, Claim)
+            store.complete(claim, 1)
+            self.assertEqual(self.clock() + lived, store.look(what).expires_at)
+
+    def test_a_store_closes_what_it_opened_and_nothing_else(self) -> None:
+        """A file of its own is closed with the block, twice if one likes; a database of the caller's stays open."""
+        database = Database(self.folder / "shared.db", application_id=77, migrations=(TABLES,))
+        self.addCleanup(database.close)
+        for place in (self.folder / "own.db", database):
+            with IdempotencyStore(place, clock=self.clock) as store:
+                self.assertEqual("absent", store.look(make_intent("n", ORDER)).state)
+            store.close()
+            if place is database:
+                self.assertEqual("absent", store.look(make_intent("n", ORDER)).state)
+            else:
+                with self.assertRaises(StoreError):
+                    store.look(make_intent("n", ORDER))
+
     def test_a_restart_forgets_nothing(self) -> None:
         """A second store on the file replays what the first one stored.
 
@@ -382,7 +411,9 @@ class LifeTest(StoreTestCase):
         """
         bank = Bank()
         self.assert_code("budget_exhausted", lambda: self.once(bank.charge, remaining=lambda: 0))
+        self.assert_code("bad_input", lambda: self.once(bank.charge, remaining=lambda: float("nan")))
         self.assertEqual((0, "absent"), (bank.calls, self.state()))
+        self.once(bank.charge, remaining=lambda: 0.001)
         self.once(bank.charge, remaining=None)
 
         self.assertEqual(1, bank.calls)
@@ -808,6 +839,31 @@ class OutcomeTest(StoreTestCase):
         with self.assertRaises(LeaseLost):
             self.store.complete(claim, 8)
 
+    def test_what_waits_for_an_end_is_listed_oldest_first(self) -> None:
+        """Each with its name, its fence, who had it and since when; a live or a repeatable one is not among them.
+
+        Claims: I4-050.
+        """
+        store = self.open(holder="worker 7")
+        for key, repeatable in (("dead", False), ("doubted", False), ("repeatable", True)):
+            claim = store.claim(make_intent("payments", ORDER, owner="o", key=key), lease_s=2, repeatable=repeatable)
+            assert isinstance(claim, Claim)
+            if key == "doubted":
+                store.doubt(claim)
+            self.clock.advance(0.5)
+        store.claim(make_intent("payments", ORDER, owner="o", key="live"))
+        self.clock.advance(1)
+
+        same = {"namespace": "payments", "owner": "o", "state": "unknown", "holder": "worker 7"}
+        expected = [
+            {**same, "key": "dead", "fence": 1, "begun_at": 1000.0},
+            {**same, "key": "doubted", "fence": 2, "begun_at": 1000.5},
+        ]
+        self.assertEqual((expected, expected[:1]), (store.unsettled(), store.unsettled(1)))
+        dead = make_intent("payments", ORDER, owner="o", key="dead")
+        told = Record("unknown", "dead", 1, "worker 7")
+        self.assertEqual([told] * 3, [store.look(dead), self.store.claim(dead), store.look(dead)])
+
     def test_a_stale_probe_does_not_free_a_newer_claim(self) -> None:
         """Two callers ask at once; the slower answer finds another fence and decides nothing.
 
@@ -1053,6 +1109,45 @@ class LeaseTest(StoreTestCase):
 
         self.assertEqual(9, self.once(stuck, store=self.open(call_later=later), lease_s=1200))
 
+    def test_a_timer_comes_at_a_third_of_the_lease_and_goes_with_the_call(self) -> None:
+        """A call that ended leaves nothing on the schedule, whether it gave a value, an error or a cancel."""
+        seen: list[Any] = []
+
+        class Timer:
+            def cancel(self) -> None:
+                seen.append("off")
+
+        def later(seconds: float, call: Callable[[], None]) -> Timer:
+            seen.append(seconds)
+            return Timer()
+
+        store = self.open(call_later=later)
+        for n, ending in enumerate((7, ValueError(), asyncio.CancelledError())):
+            with contextlib.suppress(ValueError, asyncio.CancelledError):
+                self.once(Bank(ending).charge, {**ORDER, "n": n}, store=store, lease_s=12)
+        self.assertEqual([4.0, "off"] * 3, seen)
+
+    def test_a_renewal_that_fails_is_made_up_for_by_the_next(self) -> None:
+        """The machine is busy for one beat of the timer; two more fit into the lease."""
+        beats: list[Callable[[], None]] = []
+
+        def later(seconds: float, call: Callable[[], None]) -> NoTimer:
+            beats.append(call)
+            return NoTimer()
+
+        store = self.open(call_later=later)
+        until: list[float] = []
+
+        async def long_tool() -> None:
+            for broken in ("ON", "OFF"):
+                self.clock.advance(1)
+                store.db.execute(f"PRAGMA query_only={broken}")
+                beats.pop()()
+                until.append(self.clock() + store.look(self.what).retry_after)
+
+        self.once(long_tool, store=store, lease_s=3)
+        self.assertEqual([1003.0, 1005.0], until)
+
     def test_a_timer_stops_when_the_lease_is_lost(self) -> None:
         """One beat finds out; no other is scheduled."""
         beats: list[Callable[[], None]] = []
@@ -1254,6 +1349,9 @@ class BadInputTest(StoreTestCase):
         for bad in texts:
             calls += [
                 partial(make_intent, bad, ORDER),
+                partial(make_intent, bad, ORDER, key="k"),
+                partial(intent_key, bad, ORDER),
+                partial(document_key, bad, ORDER),
                 partial(make_intent, "n", ORDER, owner=bad),
                 partial(self.store.fail, claim, bad),
                 partial(IdempotencyStore, holder=bad),
@@ -1275,10 +1373,13 @@ class BadInputTest(StoreTestCase):
             lambda: make_intent("n", ORDER, fields=["absent"]),
             lambda: make_intent("n", ORDER, fields=[]),
             lambda: make_intent("n", ORDER, fields="cents"),
+            lambda: make_intent("n", ORDER, fields={"cents"}),  # type: ignore[arg-type]
+            lambda: make_intent("n", ORDER, fields=["cents", None]),  # type: ignore[list-item]
             lambda: make_intent("n", ORDER, fields=["cents"], key="k"),
             lambda: make_intent("n", {"text": "x" * 70_000}),
             lambda: self.store.claim(what, repeatable=1),  # type: ignore[arg-type]
             lambda: self.store.settle(what, "done", fence=1),  # type: ignore[arg-type]
+            lambda: self.store.settle(what, Verdict("perhaps"), fence=1),  # type: ignore[arg-type]
             lambda: self.store.settle(what, Verdict(["done"]), fence=1),  # type: ignore[arg-type]
             lambda: IdempotencyStore(lifetimes={"n": 300}),  # type: ignore[dict-item]
         ]
