@@ -17,8 +17,11 @@ from chapter10.companions.cancellation import (
     CHECK_EVERY,
     CHECK_RANGE,
     CHUNK_BYTES,
+    GRACE_SECONDS,
     LONGEST_BLOCK_MS,
+    MAX_REASON,
     POLL_SECONDS,
+    TOPIC,
     CancellationError,
     CancelToken,
     CleanUpTimedOut,
@@ -34,7 +37,7 @@ from chapter10.companions.cancellation import (
 from chapter10.companions.tasks import abandoned
 from chapter10.database import StoreError
 from chapter10.tests import faulty_resilience as faulty
-from chapter10.tests.support import FolderTestCase, ManualClock
+from chapter10.tests.support import FolderTestCase, ManualClock, defaults
 from chapter10.tests.virtual_time import VirtualLoop, pause, run_virtual
 
 
@@ -114,6 +117,38 @@ class Tokens(unittest.TestCase):
             with self.assertRaises(CancellationError):
                 token.cancel(reason)  # type: ignore[arg-type]
         self.assertFalse(token.is_cancelled())
+
+    def test_the_limits_and_defaults_are_the_published_ones(self) -> None:
+        """A second of grace and of polling, fifty items, steps of 8 KiB, a tenth of a second that may block."""
+        self.assertEqual(
+            (GRACE_SECONDS, POLL_SECONDS, CHECK_EVERY, CHECK_RANGE, CHUNK_BYTES, LONGEST_BLOCK_MS, MAX_REASON),
+            (1.0, 1.0, 50, (10, 100), 8192, 100, 200),
+        )
+        self.assertEqual((TOPIC, defaults(CancelToken.cancel)["reason"]), ("tool.cancel", "cancelled"))
+        self.assertEqual(defaults(DistributedCancelToken.cancel), {"reason": "parent_cancelled"})
+        self.assertEqual(
+            [defaults(each) for each in (CancelToken.run, in_thread, clean_up)],
+            [{"grace_s": 1.0}, {"grace_s": 1.0}, {"grace_s": 0.1}],
+        )
+        self.assertEqual([defaults(each) for each in (checked, checked_async)], [{"every": 50}] * 2)
+
+    def test_the_longest_reason_is_taken(self) -> None:
+        """Two hundred characters, and one."""
+        for reason in ("x", "x" * 200):
+            token = CancelToken()
+            self.assertTrue(token.cancel(reason))
+            self.assertEqual(token.reason, reason)
+
+    def test_a_check_point_looks_before_and_after_its_turn(self) -> None:
+        """What was cancelled before gives nobody a turn; what is cancelled in the turn does not go on."""
+        token = CancelToken()
+        step = token.checkpoint()
+        step.send(None)  # others run
+        token.cancel("user")
+        with self.assertRaises(ToolCancelled):
+            step.send(None)
+        with self.assertRaises(ToolCancelled):
+            token.checkpoint().send(None)
 
     def test_nodes_stop_at_their_next_check_point(self) -> None:
         """Nodes that share a token go on until they look, and no further.
@@ -258,6 +293,55 @@ class Holders(unittest.TestCase):
             thread.join()
 
         run_virtual(main)
+
+    def test_a_waiter_that_gave_up_in_the_turn_of_the_cancel_does_no_harm(self) -> None:
+        """Its future is over when the loop gets to waking it; nothing is reported, and nobody stays on the list."""
+
+        async def main(loop: VirtualLoop) -> None:
+            token = CancelToken()
+            first, second = (loop.create_task(token.wait()) for _ in range(2))
+            await asyncio.sleep(0)
+            first.cancel()
+            await until_done(first)
+            self.assertEqual(len(token._waiting), 1)
+            token.cancel("user")
+            second.cancel()
+            await until_done(second)
+            self.assertEqual((first.cancelled(), second.cancelled(), len(token._waiting)), (True, True, 0))
+
+        run_virtual(main)
+
+    def test_the_error_of_stopped_work_says_why(self) -> None:
+        """What its clean-up raised, else what led to the cancel, else nothing; the reason is the token's."""
+        cause = TimeoutError("parent")
+
+        async def work(token: CancelToken, error: BaseException | None, by_itself: bool) -> None:
+            try:
+                if by_itself:
+                    token.cancel("user")
+                await pause(0 if by_itself else 9)
+            finally:
+                if error is not None:
+                    raise error
+
+        broken = ValueError("half a file")
+        for given, error, by_itself, expected in (
+            (None, None, False, None),
+            (cause, None, False, cause),
+            (cause, broken, False, broken),
+            (None, asyncio.CancelledError(), True, None),
+        ):
+
+            async def main(loop: VirtualLoop, given: Any = given, error: Any = error, itself: bool = by_itself) -> Any:
+                token = CancelToken()
+                if not itself:
+                    loop.call_later(1, token.cancel, "user", given)
+                with self.assertRaises(ToolCancelled) as caught:
+                    await token.run(lambda: work(token, error, itself))
+                self.assertEqual((caught.exception.reason, caught.exception.late_value), ("user", ()))
+                return caught.exception.__cause__
+
+            self.assertIs(run_virtual(main), expected)
 
     def test_a_waiter_in_a_closed_loop_does_no_harm(self) -> None:
         """Its future is left behind by a loop that is gone; the cancel still reaches the others."""
@@ -448,6 +532,64 @@ class LongLoops(unittest.TestCase):
             run_virtual(main)
             release.clear()
 
+    def test_a_thread_is_not_begun_for_what_is_cancelled(self) -> None:
+        """The function is not called, not even to look for itself."""
+        called: list[object] = []
+        token = CancelToken()
+        token.cancel("user")
+        with self.assertRaises(ToolCancelled):
+            run_virtual(lambda loop: in_thread(called.append, token))
+        self.assertEqual(called, [])
+
+    def test_the_error_of_a_thread_that_was_left_behind_is_not_reported_as_lost(self) -> None:
+        """It ends badly after its caller has gone; the loop is told of no error."""
+        release, ended = threading.Event(), threading.Event()
+
+        def compute(child: CancelToken) -> None:
+            release.wait(60)
+            ended.set()
+            raise ValueError
+
+        async def main(loop: VirtualLoop) -> None:
+            token = CancelToken()
+            task = loop.create_task(in_thread(compute, token, grace_s=2.0))
+            await asyncio.sleep(0)
+            token.cancel("user")
+            with self.assertRaises(ToolCancelled):
+                await task
+            del task
+            release.set()
+            ended.wait(60)
+            await loop.shutdown_default_executor()
+            await asyncio.sleep(0)
+            gc.collect()
+
+        run_virtual(main)
+
+    def test_a_thread_is_told_whose_cancel_it_was(self) -> None:
+        """The caller's own cancel reaches the child alone, by a reason of its own."""
+        started = threading.Event()
+        reasons: list[str | None] = []
+
+        def compute(child: CancelToken) -> None:
+            started.set()
+            while not child.is_cancelled():
+                pass
+            reasons.append(child.reason)
+
+        async def main(loop: VirtualLoop) -> None:
+            token = CancelToken()
+            task = loop.create_task(in_thread(compute, token))
+            await asyncio.sleep(0)
+            started.wait(60)
+            task.cancel()
+            await until_done(task)
+            self.assertEqual((task.cancelled(), token.is_cancelled(), len(token._waiting)), (True, False, 0))
+            await loop.shutdown_default_executor()
+
+        run_virtual(main)
+        self.assertEqual(reasons, ["caller_cancelled"])
+
     def test_a_file_that_is_fetched_in_steps_stops_between_them(self) -> None:
         """20,000 bytes are three steps of 8192; after a cancel in the second there is no third.
 
@@ -474,6 +616,11 @@ class LongLoops(unittest.TestCase):
         with self.assertRaises(ToolCancelled):
             run_virtual(lambda loop: fetch_large_blob("x", token, http_get=get, total=20_000))
         self.assertEqual(len(ranges), 2)
+        token, stop_at = CancelToken(), 5
+        with self.assertRaises(ToolCancelled):  # in the last step of all: a file that nobody wants is not handed out
+            run_virtual(lambda loop: fetch_large_blob("x", token, http_get=get, total=20_000))
+        self.assertEqual(run_virtual(lambda loop: fetch_large_blob("x", CancelToken(), http_get=get, total=0)), b"")
+        self.assertEqual(len(ranges), 5)
 
     def test_other_steps_are_refused(self) -> None:
         """Fewer than 10, more than 100 and what is no number is `bad_input`, at once."""
@@ -541,12 +688,17 @@ class CleanUp(unittest.TestCase):
         async def fails() -> None:
             raise KeyError
 
+        async def torn() -> None:
+            raise asyncio.CancelledError
+
         async def main(loop: VirtualLoop) -> None:
             with self.assertRaises(CleanUpTimedOut):
                 await clean_up(lambda: pause(9), 2)
             self.assertEqual(loop.time(), 1002)
             with self.assertRaises(CleanUpTimedOut):
                 await clean_up(lambda: pause(0), 0)
+            with self.assertRaises(CleanUpTimedOut):
+                await clean_up(torn, 1)
             with self.assertRaises(KeyError):
                 await clean_up(fails, 1)
             self.assertEqual(await clean_up(lambda: asyncio.sleep(0, 7), 1), 7)
@@ -791,9 +943,32 @@ class TheDistributedToken(FolderTestCase):
 
     def test_a_poll_time_of_nothing_is_refused(self) -> None:
         """Zero, negative and boolean times are `bad_input`."""
-        for poll_s in (0, -1, True, "1", 1e9):
+        for poll_s in (0, -1, True, "1", 3600.001, 1e9):
             with self.assertRaises(CancellationError):
                 self.token(poll_s=poll_s)
+        self.assertFalse(self.token(poll_s=3600)[0].is_cancelled())
+
+    def test_a_watcher_leaves_nothing_on_the_lists(self) -> None:
+        """Looked a few times and ended by a row, by the token itself, or by a cancel: no waiter stays behind."""
+
+        async def main(loop: VirtualLoop, how: str) -> None:
+            token, store = self.token(clock=loop.time)
+            told = token._told
+            watcher = loop.create_task(token.watch())
+            await pause(2.5)
+            self.assertEqual((len(token.token._waiting), len(told._waiting), len(token._told._waiting)), (1, 0, 1))
+            if how == "watcher":
+                watcher.cancel()
+            elif how == "token":
+                token.token.cancel("user")
+            else:
+                store.cancel("trace-1", reason="user")
+            await until_done(watcher)
+            self.assertEqual(watcher.cancelled() or watcher.result(), True if how == "watcher" else "user")
+            self.assertEqual((len(token.token._waiting), len(token._told._waiting)), (0, 0))
+
+        for how in ("watcher", "token", "row"):
+            run_virtual(lambda loop, how=how: main(loop, how))  # type: ignore[misc]
 
 
 class KnownWrongTwins(FolderTestCase):
@@ -1032,10 +1207,22 @@ class OtherTypes(unittest.TestCase):
                 with self.subTest(wrong=str(wrong)[:9]), self.assertRaises(CancellationError) as caught:
                     asyncio.run(make(wrong))
                 self.assertEqual(caught.exception.code, "bad_input")
-        for wrong in (True, "1", None, 10**400, float("inf")):
+        for wrong in (True, "1", None, 10**400, float("inf"), 2.0**31 + 1):
             with self.assertRaises(CancellationError):
                 asyncio.run(clean_up(work, wrong))  # type: ignore[arg-type]
         self.assertEqual(called, [])
+
+    def test_the_longest_times_are_taken(self) -> None:
+        """What a timer holds is 2**31 seconds; one more is refused."""
+
+        async def work() -> int:
+            return 7
+
+        longest = 2.0**31
+        self.assertEqual(run_virtual(lambda loop: CancelToken().run(work, grace_s=longest)), 7)
+        self.assertEqual(run_virtual(lambda loop: clean_up(work, longest, grace_s=longest)), 7)
+        with self.assertRaises(CancellationError):
+            run_virtual(lambda loop: CancelToken().run(work, grace_s=longest + 1))
 
     def test_sizes_and_modes_that_are_none_are_refused(self) -> None:
         """A blob of no whole number of bytes, a mode of another type."""
