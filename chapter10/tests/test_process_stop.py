@@ -12,11 +12,19 @@ import threading
 import unittest
 from collections.abc import Callable
 from typing import Any
+from unittest import mock
 
 from chapter10.companions.cancel_store import CancelStore
-from chapter10.companions.process_stop import StopError, Stopped, sigterm_is_a_request, stop_process
+from chapter10.companions.process_stop import (
+    GRACE_SECONDS,
+    REAP_SECONDS,
+    StopError,
+    Stopped,
+    sigterm_is_a_request,
+    stop_process,
+)
 from chapter10.lab.stops import EXPECTED, play
-from chapter10.tests.support import FolderTestCase, start_python
+from chapter10.tests.support import FolderTestCase, defaults, start_python
 
 POSIX = sys.platform != "win32"
 
@@ -128,6 +136,28 @@ class TheLadder(unittest.TestCase):
             with self.subTest(obeys=obeys):
                 stopped = stop_process(process, 2, ask=process.ask, ask_s=1, reap_s=3)
                 self.assertEqual((stopped.how, stopped.returncode, process.steps), (how, code, steps))
+
+    def test_no_time_and_an_hour_are_times(self) -> None:
+        """Each step may have none, or 3600 seconds; the usual are ten."""
+        for seconds in (0, 3600):
+            process = Scripted("kill")
+            stopped = stop_process(process, seconds, ask=process.ask, ask_s=seconds, reap_s=seconds)
+            self.assertEqual(stopped, Stopped("killed", -9))
+        with self.assertRaisesRegex(StopError, "bad_input"):
+            stop_process(Scripted("kill"), 3600.001)
+        self.assertEqual(defaults(stop_process), {"grace_s": 10.0, "ask": None, "ask_s": 10.0, "reap_s": 10.0})
+        self.assertEqual((GRACE_SECONDS, REAP_SECONDS), (10.0, 10.0))
+
+    def test_an_error_of_the_request_comes_out_before_anything_is_done(self) -> None:
+        """Who cannot ask decides what is next: no signal is sent."""
+        process = Scripted("terminate")
+
+        def ask() -> None:
+            raise LookupError
+
+        with self.assertRaises(LookupError):
+            stop_process(process, 2, ask=ask)
+        self.assertEqual(process.steps, [])
 
     def test_without_a_request_it_starts_with_sigterm(self) -> None:
         """No `ask`, no time for it."""
@@ -282,6 +312,26 @@ class TheRequest(unittest.TestCase):
 
         asyncio.run(with_a_loop())
         self.assertIs(signal.getsignal(signal.SIGTERM), old)
+
+    def test_a_handler_that_was_not_made_in_python_cannot_come_back(self) -> None:
+        """Nobody can set it again from here: afterwards SIGTERM does what it does by itself."""
+
+        def other(number: int, frame: object) -> None: ...
+
+        previous = signal.signal(signal.SIGTERM, other)
+        self.addCleanup(signal.signal, signal.SIGTERM, previous)
+
+        async def with_a_loop() -> None:
+            loop = asyncio.get_running_loop()
+            with sigterm_is_a_request(lambda: None, loop=loop):
+                pass
+            self.assertFalse(loop.remove_signal_handler(signal.SIGTERM), "the loop has forgotten it")
+
+        for block in (self.without_a_loop, lambda: asyncio.run(with_a_loop())):
+            signal.signal(signal.SIGTERM, other)
+            with mock.patch.object(signal, "getsignal", return_value=None):
+                block()
+            self.assertIs(signal.getsignal(signal.SIGTERM), signal.SIG_DFL)
 
     def test_an_idle_loop_wakes_up_for_it(self) -> None:
         """The callback runs in the loop, which then goes on."""

@@ -60,6 +60,26 @@ class StatusTestCase(FolderTestCase):
             ended = status(state, error="e" if state == "failed" else None)
             self.assertEqual(status_text(ended, stopped_waiting=True), status_text(ended))
 
+    def test_each_sentence_is_this_one(self) -> None:
+        """What is at work is told with its attempt, what has ended with what was stored."""
+        for state, changes, sentence in (
+            ("queued", {}, "已受理，等待处理"),
+            ("queued", {"attempt": 2, "error": "e"}, "第二次尝试没有成功，等待下一次尝试"),
+            ("running", {}, "第一次尝试，已处理零条"),
+            ("running", {"attempt": 2, "done": 2}, "第二次尝试，已处理两条"),
+            ("running", {"attempt": 3, "done": 9}, "第三次尝试，已处理九条"),
+            ("cancel_requested", {}, "第一次尝试，已请求取消，等待确认停止"),
+            ("succeeded", {}, "已完成，可以读取结果"),
+            ("cancelled", {}, "已确认取消，未提交本地结果"),
+            ("failed", {"error": "deadline_exceeded"}, "作业已超过截止时间，未提交本地结果"),
+            ("failed", {"error": "attempts_exhausted"}, "允许的尝试次数已用完，未提交本地结果"),
+            ("failed", {"error": "bad_month"}, "作业失败，错误代码 bad_month"),
+        ):
+            self.assertEqual(status_text(status(state, **changes)), sentence)
+        for state, doing in (("queued", "排队"), ("running", "运行")):
+            sentence = f"暂时没有等到结果，作业仍在{doing}，可以稍后查看"
+            self.assertEqual(status_text(status(state), stopped_waiting=True), sentence)
+
     def test_large_numbers_are_digits(self) -> None:
         """Ten is the last number that is written out."""
         self.assertEqual(status_text(status("running", attempt=10, done=10)), "第十次尝试，已处理十条")
