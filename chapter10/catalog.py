@@ -147,7 +147,7 @@ class _Parameters:
 
 
 class _Slots:
-    """The places of a `Tool`: its fields, and what it keeps beside them. A cached one is unset until it is asked for."""
+    """The places of a `Tool`: its fields and what it keeps beside them, each cached one unset until it is asked for."""
 
     __slots__ = (
         *("description", "effect", "keywords", "name", "permission", "version"),

@@ -163,6 +163,18 @@ class WhatIsRefused(unittest.TestCase):
             with self.subTest(wrong=type(wrong).__name__), self.assertRaises(CanonicalError):
                 canonical([*({"a": [number]} for number in range(100)), wrong])
 
+    def test_one_wrong_thing_in_a_long_list_of_one_kind_is_found(self) -> None:
+        """Numbers, texts or rows of them, and one thing among them that is almost of their kind."""
+        for kind, wrong in ((1, Number.ONE), ("a", Text("a")), (1.5, (1.5,)), (None, object()), (True, {1: 1})):
+            for place in (0, 10, 50, 99):
+                items: list[Any] = [kind] * 100
+                self.assertEqual(items, json.loads(canonical(items)))
+                items[place] = wrong
+                with self.subTest(wrong=type(wrong).__name__, place=place):
+                    for value in (items, [items, [1]]):
+                        with self.assertRaises(CanonicalError):
+                            canonical(value)
+
     def test_a_wide_cycle_is_refused_at_once(self) -> None:
         """A list that holds itself a thousand times does not grow with each level."""
         loop: list[Any] = [{"a": 1}]
@@ -170,6 +182,15 @@ class WhatIsRefused(unittest.TestCase):
         with self.assertRaises(CanonicalError) as caught:
             canonical({"a": loop})
         self.assertIn("levels", caught.exception.reason)
+
+    def test_a_narrow_cycle_is_refused_at_once(self) -> None:
+        """A list that holds itself three times does not grow threefold with each level, alone or beside others."""
+        loop: list[Any] = [1]
+        loop += [loop] * 3
+        for value in (loop, {"a": [loop, *([number] for number in range(100))]}):
+            with self.assertRaises(CanonicalError) as caught:
+                canonical(value)
+            self.assertIn("levels", caught.exception.reason)
 
     def test_the_number_of_levels_is_bounded(self) -> None:
         """`MAX_DEPTH` levels pass, one more is refused, and 100,000 end no differently."""
