@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import tracemalloc
@@ -41,6 +42,7 @@ class WordsTests(unittest.TestCase):
             "get_file-contents.v2": ["get", "file", "contents", "v", "2"],
             "HTTPServer": ["http", "server"],
             "parseXMLDocument": ["parse", "xml", "document"],
+            "ABcD": ["a", "bc", "d"],
             "oauth2token": ["oauth", "2", "token"],
             "SHA256": ["sha", "256"],
             "A/B (c), d's": ["a", "b", "c", "d", "s"],
@@ -58,6 +60,7 @@ class WordsTests(unittest.TestCase):
         cases = {
             "查询订单": ["查询", "询订", "订单"],
             "查": ["查"],
+            "二〇二六": ["二〇", "〇二", "二六"],
             "查询API状态2次": ["查询", "api", "状态", "2", "次"],
             "订单，状态": ["订单", "状态"],
             "ファイル": ["ファ", "ァイ", "イル"],
@@ -70,10 +73,15 @@ class WordsTests(unittest.TestCase):
     def test_odd_text_gives_words_or_none(self) -> None:
         """Half characters, NUL and words longer than a keyword may be are left out; nothing raises."""
         self.assertEqual(words_of("a\ud800b\0c " + "x" * (MAX_TEXT + 1)), ["a", "b", "c"])
+        self.assertEqual(words_of("x" * MAX_TEXT), ["x" * MAX_TEXT])
         self.assertEqual(words_of("e\u0301t\u00e9"), ["été"])
 
 
 class ParseTests(unittest.TestCase):
+    def test_the_published_limits_are_these(self) -> None:
+        """64 MiB of a file and a hundred thousand tools."""
+        self.assertEqual((tool_list.MAX_FILE_BYTES, tool_list.MAX_TOOLS), (67_108_864, 100_000))
+
     def refused(self, document: object, **options: Any) -> ToolListError:
         with self.assertRaises(ToolListError) as caught:
             parse_tool_list(document, **options)
@@ -119,6 +127,7 @@ class ParseTests(unittest.TestCase):
         self.assertEqual(parse_tool_list([entry(inputSchema={})]).tools[0].parameters, {})
         [titled] = parse_tool_list([entry("x", annotations={"title": "Nice name"})]).tools
         self.assertEqual(titled.keywords, ("x", "nice", "name"))
+        self.assertEqual(parse_tool_list([entry("x")]).tools[0].keywords, ("x",))
 
     def test_the_permission_is_the_callers(self) -> None:
         """It is put on every tool, and one that is no permission is refused as the caller's mistake."""
@@ -149,6 +158,7 @@ class ParseTests(unittest.TestCase):
             (entry(description=5), "tools[2].description"),
             (entry(description="\udfff"), "tools[2].description"),
             (entry(description="x" * (MAX_DESCRIPTION + 1)), "tools[2].description"),
+            (entry(title="x" * (MAX_DESCRIPTION + 1)), "tools[2].title"),
             (entry(inputSchema=[]), "tools[2].inputSchema"),
             (entry(inputSchema={"x": float("nan")}), "tools[2].inputSchema"),
             (entry(inputSchema={1: 2}), "tools[2].inputSchema"),
@@ -163,6 +173,8 @@ class ParseTests(unittest.TestCase):
             self.assertEqual((error.code, error.place), ("bad_tool_list", place))
             self.assertEqual(error.line, f"bad_tool_list: {place}: {error.reason}")
             self.assertNotIn("\n", error.line)
+        self.assertEqual(self.refused([{}]).reason, "missing")
+        self.assertEqual(len(parse_tool_list([entry(title="x" * MAX_DESCRIPTION)]).tools), 1)
 
     def test_a_document_of_another_shape_is_refused(self) -> None:
         """Neither an object with a list nor a list."""
@@ -176,6 +188,7 @@ class ParseTests(unittest.TestCase):
             self.assertEqual((self.refused(document).code, self.refused(document).place), ("bad_tool_list", place))
         with mock.patch.object(tool_list, "MAX_TOOLS", 1):
             self.assertEqual(self.refused([entry("a"), entry("b")]).place, "tools")
+            self.assertEqual(len(parse_tool_list([entry("a")]).tools), 1)
 
     def test_a_name_that_stands_twice_is_refused_or_reported(self) -> None:
         """By default with both places; on request the first is kept and the others are listed."""
@@ -243,20 +256,25 @@ class FileTests(FolderTestCase):
     def test_only_strict_json_is_read(self) -> None:
         """Cut-off text, NaN, a doubled key at any depth and bottomless nesting are refused with their place."""
         cases = [
-            (b"", "line 1 column 1"),
-            (b'[{"name": "a"},\n {"name": "b', "line 2 column 11"),
-            (b'[{"name": "a", "x": NaN}]', "document"),
-            (b'[{"name": "a", "x": -Infinity}]', "document"),
-            (b'[{"name": "a", "name": "b"}]', "[0]"),
-            (b'{"tools": [], "tools": []}', "document"),
-            (b'{"tools": [{"name": "a", "inputSchema": {"x": {"y": 1, "y": 1}}}]}', "tools[0].inputSchema.x"),
-            (b"[" * 200_000, "document"),
-            (b'[{"name": "a", "x": ' + b"9" * 5000 + b"}]", "document"),
+            (b"", "line 1 column 1", "Expecting value"),
+            (b'[{"name": "a"},\n {"name": "b', "line 2 column 11", "Unterminated string starting at"),
+            (b'[{"name": "a", "x": NaN}]', "document", "NaN is no JSON number"),
+            (b'[{"name": "a", "x": -Infinity}]', "document", "-Infinity is no JSON number"),
+            (b'[{"name": "a", "name": "b"}]', "[0]", "the key 'name' stands twice"),
+            (b'{"tools": [], "x": 1, "x": 1, "tools": []}', "document", "the key 'x' stands twice"),
+            (
+                b'{"tools": [{"name": "a", "inputSchema": {"x": {"y": 1, "y": 1}}}]}',
+                "tools[0].inputSchema.x",
+                "the key 'y' stands twice",
+            ),
+            (b'{"a": {"b": {}, "c": [[[]], {}]}, "d": [{"y": 1, "y": 1}]}', "d[0]", "the key 'y' stands twice"),
+            (b'{"a": [[[1], [{}]], {"y": 1, "y": 1}]}', "a[1]", "the key 'y' stands twice"),
+            (b"[" * 200_000, "document", "nested too deep"),
+            (b'[{"name": "a", "x": ' + b"9" * 5000 + b"}]", "document", "a number with too many digits"),
         ]
-        for data, place in cases:
+        for data, place, reason in cases:
             error = self.refused(data)
-            self.assertEqual((error.code, error.place), ("not_json", place), data[:60])
-            self.assertTrue(error.reason)
+            self.assertEqual((error.code, error.place, error.reason), ("not_json", place, reason), data[:60])
 
     def test_a_number_out_of_range_in_a_schema_is_refused(self) -> None:
         """1e999 reads as infinity, which no schema can hold."""
@@ -280,21 +298,31 @@ class FileTests(FolderTestCase):
             error = self.refused(b'{"%s": {"y": 1, "y": 2}}' % key.encode())
             self.assertNotIn("\n", error.line)
             self.assertLess(len(error.line), 500)
+        error = self.refused(b'{"a\\nb": {"y": 1, "y": 2}}')
+        self.assertEqual(error.line, "not_json: a\\nb: the key 'y' stands twice")
 
     def test_a_file_that_cannot_be_read_is_said_to_be_so(self) -> None:
         """Missing, a folder, a pipe, too large, and no path at all."""
-        paths: list[Any] = [self.folder / "none.json", self.folder, "a\0b", None, 1.5]
-        for path in paths:
-            with self.assertRaises(ToolListError) as caught:
+        paths: list[tuple[Any, str]] = [
+            (self.folder / "none.json", os.strerror(errno.ENOENT)),
+            (self.folder, ""),  # what a system says of it differs
+            ("a\0b", "not a path of a file"),
+            (None, "not a path of a file"),
+            (1.5, "not a path of a file"),
+        ]
+        for path, reason in paths:
+            with self.subTest(path=path), self.assertRaises(ToolListError) as caught:
                 read_tool_list(path)
             self.assertEqual((caught.exception.code, caught.exception.place), ("unreadable_file", "file"))
+            self.assertEqual(caught.exception.reason, reason or caught.exception.reason)
         if hasattr(os, "mkfifo"):
             os.mkfifo(self.folder / "pipe")
             with self.assertRaises(ToolListError) as caught:
                 read_tool_list(self.folder / "pipe")  # nobody writes to it, so to open it would be to wait
             self.assertEqual(caught.exception.reason, "not a regular file")
         with mock.patch.object(tool_list, "MAX_FILE_BYTES", 10):
-            self.assertEqual(self.refused(b"[" + b" " * 10 + b"]").code, "unreadable_file")
+            self.assertEqual(self.refused(b"[" + b" " * 9 + b"]").code, "unreadable_file")
+            self.assertEqual(read_tool_list(self.write(b"[" + b" " * 8 + b"]")).tools, ())
 
 
 @unittest.skipUnless(DATA, "CHAPTER10_DATA does not name the folder with mcp-tools-github.json")
