@@ -28,7 +28,7 @@ from chapter10.companions.budget import (
     run_within,
     tool_with_budget,
 )
-from chapter10.companions.tasks import abandoned, own
+from chapter10.companions.tasks import Ending, abandoned, own, until
 from chapter10.tests import faulty_resilience as faulty
 from chapter10.tests.support import ManualClock, run_python
 from chapter10.tests.virtual_time import VirtualLoop, pause, run_virtual
@@ -745,6 +745,65 @@ class OwnedTasks(unittest.TestCase):
                 run_virtual(lambda loop, options=options: own(tool, grace_s=1, **options))  # type: ignore[misc]
         with self.assertRaises(ValueError):
             run_virtual(lambda loop: own(tool, grace_s=0))
+
+    def test_of_several_cancels_the_first_is_handed_on(self) -> None:
+        """While it waits, and while the task has its grace; with a shield and without."""
+
+        async def slow_to_stop() -> None:
+            try:
+                await pause(9)
+            finally:
+                await pause(2)
+
+        for shielded, expected in ((False, ("caller", 1002.5)), (True, ("limit", 1005.0))):
+
+            async def main(loop: VirtualLoop, shielded: bool = shielded, expected: Any = expected) -> None:
+                task = loop.create_task(own(slow_to_stop, limit_s=3, grace_s=2.5, shielded=shielded))
+                for number in range(4):  # at 0.5, 1, 1.5 and 2 seconds
+                    await pause(0.5)
+                    task.cancel(f"cancel {number}")
+                ending = await task
+                assert ending.outer is not None
+                self.assertEqual(ending.outer.args, ("cancel 0",))
+                self.assertIsInstance(ending.error, asyncio.CancelledError)
+                self.assertEqual((ending.why, loop.time(), ending.returned), (*expected, False))
+
+            run_virtual(main)
+
+    def test_an_error_in_the_grace_is_the_error_of_the_task(self) -> None:
+        """It was asked to stop, and what its clean-up raised is kept beside the reason of the stop."""
+
+        async def breaks() -> None:
+            try:
+                await pause(9)
+            finally:
+                raise ValueError
+
+        async def main(loop: VirtualLoop) -> None:
+            ending = await own(breaks, limit_s=1, grace_s=1)
+            self.assertEqual((ending.why, ending.done, ending.returned, ending.value), ("limit", True, False, None))
+            self.assertIsInstance(ending.error, ValueError)
+
+        run_virtual(main)
+
+    def test_the_wait_for_an_end_is_as_long_as_it_says(self) -> None:
+        """A future that is done is not waited for; one that is not, no longer than the seconds, and it is untouched."""
+
+        async def main(loop: VirtualLoop) -> None:
+            future: asyncio.Future[None] = loop.create_future()
+            self.assertIsNone(await until(future, 2))
+            self.assertEqual((loop.time(), future.done()), (1002, False))
+            earlier = asyncio.CancelledError("earlier")
+            self.assertIs(await until(future, 0, earlier), earlier)
+            future.set_result(None)
+            self.assertIs(await until(future, 2, earlier), earlier)
+            self.assertEqual(loop.time(), 1002)
+
+        run_virtual(main)
+
+    def test_an_ending_claims_nothing_that_nobody_said(self) -> None:
+        """No value, no error, no cancel of the caller."""
+        self.assertEqual(Ending("limit", False, False), Ending("limit", False, False, None, None, None))
 
     def test_a_stop_from_elsewhere_ends_the_task(self) -> None:
         """The `stop` future cancels the task as a limit does, and is named as the reason."""
