@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from chapter10.tests.support import TOP
 
@@ -19,6 +19,8 @@ PACKAGE: Final = TOP / "chapter10"
 IGNORED_FOLDERS: Final = frozenset({"__pycache__", "my_work", "build", "dist", "chapter10.egg-info"})
 CHECKED_FOLDERS: Final = ("chapter10", "reports", "docs", "examples", ".ci")
 TEXT_MODES: Final = frozenset({"r", "w", "a", "x", "rt", "wt", "at", "xt", "r+", "w+"})
+
+N = TypeVar("N", bound=ast.AST)
 
 
 class Source(NamedTuple):
@@ -48,7 +50,7 @@ def python_files() -> tuple[Source, ...]:
     try:
         found = tuple(_sources())
         for source in found:
-            nodes(source.tree)
+            _by_kind(source.tree)
         gc.freeze()
     finally:
         gc.enable()
@@ -68,6 +70,20 @@ def _sources() -> Iterator[Source]:
 def nodes(tree: ast.AST) -> tuple[ast.AST, ...]:
     """What `ast.walk` yields for a tree, walked once however many rules ask."""
     return tuple(ast.walk(tree))
+
+
+def nodes_of(tree: ast.AST, *kinds: type[N]) -> Iterator[N]:
+    """The nodes of a tree that are of these classes and of none below them, one class after the other."""
+    for kind in kinds:
+        yield from _by_kind(tree).get(kind, ())
+
+
+@cache
+def _by_kind(tree: ast.AST) -> dict[type[ast.AST], list[Any]]:
+    found: dict[type[ast.AST], list[Any]] = {}
+    for node in nodes(tree):
+        found.setdefault(type(node), []).append(node)
+    return found
 
 
 def parsed(path: Path) -> ast.Module:
@@ -108,11 +124,10 @@ def repository_files() -> Iterator[Path]:
 
 def own_imports(tree: ast.AST, known: frozenset[str]) -> set[str]:
     """The modules of this package that a tree imports, by name below `chapter10` ("" is the root)."""
-    found = set()
-    for node in nodes(tree):
-        if isinstance(node, ast.Import):
-            found |= {_below(alias.name) for alias in node.names if alias.name.split(".")[0] == "chapter10"}
-        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "chapter10":
+    named = (alias.name for plain in nodes_of(tree, ast.Import) for alias in plain.names)
+    found = {_below(name) for name in named if name.split(".")[0] == "chapter10"}
+    for node in nodes_of(tree, ast.ImportFrom):
+        if (node.module or "").split(".")[0] == "chapter10":
             base = _below(node.module or "")
             for alias in node.names:
                 inner = f"{base}.{alias.name}".lstrip(".")
@@ -128,51 +143,45 @@ def _below(name: str) -> str:
 def references(tree: ast.AST) -> tuple[Reference, ...]:
     """Every use of an imported or built-in name as a dotted origin, `from x import y as z` resolved."""
     names: dict[str, str] = {}
-    for node in nodes(tree):
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                root = alias.name.split(".")[0]
-                names[alias.asname or root] = alias.name if alias.asname else root
-        elif isinstance(node, ast.ImportFrom):
-            names |= {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
-    found = []
-    for node in nodes(tree):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
-            found.append(Reference(names.get(node.id, node.id), node))
-        elif isinstance(node, ast.Attribute):
-            chain: list[str] = []
-            inner: ast.expr = node
-            while isinstance(inner, ast.Attribute):
-                chain.append(inner.attr)
-                inner = inner.value
-            if isinstance(inner, ast.Name):
-                found.append(Reference(".".join([names.get(inner.id, inner.id), *reversed(chain)]), node))
+    for plain in nodes_of(tree, ast.Import):
+        for alias in plain.names:
+            root = alias.name.split(".")[0]
+            names[alias.asname or root] = alias.name if alias.asname else root
+    for named in nodes_of(tree, ast.ImportFrom):
+        names |= {alias.asname or alias.name: f"{named.module}.{alias.name}" for alias in named.names}
+    found = [
+        Reference(names.get(node.id, node.id), node)
+        for node in nodes_of(tree, ast.Name)
+        if isinstance(node.ctx, ast.Load)
+    ]
+    for node in nodes_of(tree, ast.Attribute):
+        chain: list[str] = []
+        inner: ast.expr = node
+        while isinstance(inner, ast.Attribute):
+            chain.append(inner.attr)
+            inner = inner.value
+        if isinstance(inner, ast.Name):
+            found.append(Reference(".".join([names.get(inner.id, inner.id), *reversed(chain)]), node))
     return tuple(found)
 
 
 def imported_roots(tree: ast.AST) -> set[str]:
     """The first parts of all names that a tree imports."""
-    found = set()
-    for node in nodes(tree):
-        if isinstance(node, ast.Import):
-            found |= {alias.name.split(".")[0] for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            found.add("." if node.level else (node.module or "").split(".")[0])
-    return found
+    found = {alias.name.split(".")[0] for node in nodes_of(tree, ast.Import) for alias in node.names}
+    return found | {"." if node.level else (node.module or "").split(".")[0] for node in nodes_of(tree, ast.ImportFrom)}
 
 
 def default_values(tree: ast.AST) -> set[ast.AST]:
     """The nodes that stand in a parameter's default, or in the default of a record's field."""
     found: set[ast.AST] = set()
-    for node in nodes(tree):
-        defaults: list[ast.AST | None] = []
-        if isinstance(node, ast.arguments):
-            defaults = [*node.defaults, *node.kw_defaults]
-        elif isinstance(node, ast.ClassDef):
-            defaults = [item.value for item in node.body if isinstance(item, ast.AnnAssign)]
-        for default in defaults:
-            if default is not None:
-                found |= set(ast.walk(default))
+    defaults: list[ast.AST | None] = []
+    for arguments in nodes_of(tree, ast.arguments):
+        defaults += [*arguments.defaults, *arguments.kw_defaults]
+    for record in nodes_of(tree, ast.ClassDef):
+        defaults += [item.value for item in record.body if isinstance(item, ast.AnnAssign)]
+    for default in defaults:
+        if default is not None:
+            found |= set(ast.walk(default))
     return found
 
 
@@ -293,12 +302,8 @@ def catches_everything(node: ast.expr | None) -> bool:
 
 def strings_of(tree: ast.AST) -> list[ast.Constant]:
     """The string constants of a tree that are no docstrings: what a program may print or send to a database."""
-    prose = {node.value for node in nodes(tree) if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)}
-    return [
-        node
-        for node in nodes(tree)
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in prose
-    ]
+    prose = {node.value for node in nodes_of(tree, ast.Expr) if isinstance(node.value, ast.Constant)}
+    return [node for node in nodes_of(tree, ast.Constant) if isinstance(node.value, str) and node not in prose]
 
 
 def words_of(node: ast.AST) -> Iterator[str]:

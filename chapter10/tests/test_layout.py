@@ -27,6 +27,7 @@ from chapter10.tests.syntax import (
     leaves_the_line_end_open,
     modules,
     nodes,
+    nodes_of,
     own_imports,
     public_definitions,
     python_files,
@@ -572,8 +573,8 @@ class WhatNoFileDoes(LayoutTestCase):
             f"{at(source, node)} shell"
             for source in python_files()
             for starts in [{r.node for r in references(source.tree) if r.origin.startswith("subprocess.")}]
-            for node in nodes(source.tree)
-            if isinstance(node, ast.Call) and node.func in starts and "shell" in {key.arg for key in node.keywords}
+            for node in nodes_of(source.tree, ast.Call)
+            if node.func in starts and "shell" in {key.arg for key in node.keywords}
         ]
         findings += [
             f"{source.name} imports {root}"
@@ -596,17 +597,15 @@ class WhatNoFileDoes(LayoutTestCase):
         for name, source in modules().items():
             guarded = {
                 inner
-                for node in nodes(source.tree)
-                if isinstance(node, ast.Try)
-                and any("ImportError" in ast.dump(handler.type or node) for handler in node.handlers)
+                for node in nodes_of(source.tree, ast.Try)
+                if any("ImportError" in ast.dump(handler.type or node) for handler in node.handlers)
                 for statement in node.body
                 for inner in ast.walk(statement)
             }
-            for node in nodes(source.tree):
-                if isinstance(node, ast.Import | ast.ImportFrom):
-                    for root in imported_roots(node) & ONE_SYSTEM_ONLY:
-                        if (name, root) not in PLATFORM_IMPORTS or node not in guarded:
-                            findings.append(f"{at(source, node)} {root}")
+            for node in nodes_of(source.tree, ast.Import, ast.ImportFrom):
+                for root in imported_roots(node) & ONE_SYSTEM_ONLY:
+                    if (name, root) not in PLATFORM_IMPORTS or node not in guarded:
+                        findings.append(f"{at(source, node)} {root}")
         self.assert_none(findings, "a module of one system only")
 
     def test_the_rooms_of_the_chapter_know_no_clock(self) -> None:
@@ -640,13 +639,9 @@ class WhatNoFileDoes(LayoutTestCase):
         """A test that waits for time to pass is slow on one machine and wrong on another."""
         findings = []
         for source in python_files():
-            calls = [node for node in nodes(source.tree) if isinstance(node, ast.Call)]
+            calls = list(nodes_of(source.tree, ast.Call))
             yields = {call.func for call in calls if _is_zero(call.args)}
-            awaited = {
-                node.value.func
-                for node in nodes(source.tree)
-                if isinstance(node, ast.Await) and isinstance(node.value, ast.Call)
-            }
+            awaited = {node.value.func for node in nodes_of(source.tree, ast.Await) if isinstance(node.value, ast.Call)}
             waits = {"time.sleep": {call.func for call in calls}, "asyncio.sleep": awaited}
             findings += [
                 f"{at(source, reference.node)} {reference.origin}"
@@ -660,8 +655,8 @@ class WhatNoFileDoes(LayoutTestCase):
         findings = [
             at(source, node)
             for source in python_files()
-            for node in nodes(source.tree)
-            if isinstance(node, ast.Call) and leaves_the_encoding_open(node)
+            for node in nodes_of(source.tree, ast.Call)
+            if leaves_the_encoding_open(node)
         ]
         self.assert_none(findings, "text has an encoding")
 
@@ -670,8 +665,8 @@ class WhatNoFileDoes(LayoutTestCase):
         findings = [
             at(source, node)
             for source in modules().values()
-            for node in nodes(source.tree)
-            if isinstance(node, ast.Call) and leaves_the_line_end_open(node)
+            for node in nodes_of(source.tree, ast.Call)
+            if leaves_the_line_end_open(node)
         ]
         self.assert_none(findings, 'text is written with newline="\\n"')
 
@@ -679,13 +674,12 @@ class WhatNoFileDoes(LayoutTestCase):
         """Whoever catches everything raises again, so that a cancel or Ctrl-C arrives."""
         findings = []
         for source in modules().values():
-            for node in nodes(source.tree):
-                if isinstance(node, ast.ExceptHandler) and catches_everything(node.type):
-                    if not any(isinstance(inner, ast.Raise) for inner in ast.walk(node)):
-                        findings.append(at(source, node))
-                elif (
-                    isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "suppress"
-                ):
+            for handler in nodes_of(source.tree, ast.ExceptHandler):
+                if catches_everything(handler.type):
+                    if not any(isinstance(inner, ast.Raise) for inner in ast.walk(handler)):
+                        findings.append(at(source, handler))
+            for node in nodes_of(source.tree, ast.Call):
+                if isinstance(node.func, ast.Attribute) and node.func.attr == "suppress":
                     findings += [at(source, node) for argument in node.args if catches_everything(argument)]
         self.assert_none(findings, "what catches everything raises again")
 
@@ -733,7 +727,7 @@ class WhatNoFileDoes(LayoutTestCase):
         findings = [
             f"{at(source, node)} {text}"
             for source in modules().values()
-            for node in nodes(source.tree)
+            for node in nodes_of(source.tree, ast.Name, ast.Attribute, ast.arg, ast.Constant)
             for text in [*words_of(node)]
             if foreign.fullmatch(text)
         ]
