@@ -348,6 +348,33 @@ class WhatTheModelReads(GatewayTestCase):
         self.assertEqual(request.messages[-1]["content"][0]["content"], whole.content)
         self.assertTrue(request.report.over_limit)  # exempt, and reported
 
+    async def test_the_tools_that_are_always_there_take_this(self) -> None:
+        """Their parameters stand in the head of every request; what goes beyond them is not run."""
+        gateway = self.gateway()
+        gateway.ask("?")
+        searching, reading = (tool["parameters"] for tool in gateway.request().tools)
+        self.assertEqual(
+            searching["properties"],
+            {
+                "query": {"type": "string", "minLength": 1, "maxLength": 1000},
+                "limit": {"type": "integer", "minimum": 1, "maximum": 20},
+            },
+        )
+        self.assertEqual(
+            reading["properties"],
+            {
+                "path": {"type": "string", "maxLength": 200},
+                "start": {"type": "integer", "minimum": 0},
+                "max_chars": {"type": "integer", "minimum": 1, "maximum": 100_000},
+            },
+        )
+        results = await self.play(
+            gateway,
+            call("a", SEARCH_TOOL, {"query": "x", "colour": "red"}),
+            call("b", READ_TOOL, {"path": "x", "colour": "red"}),
+        )
+        self.assertEqual([result.code for result in results], ["invalid_arguments"] * 2)
+
     async def test_a_path_that_was_never_stored_is_not_read(self) -> None:
         """The model names paths; only those of the store mean something."""
         gateway = self.gateway()
@@ -864,8 +891,38 @@ class TheTranscript(unittest.TestCase):
         self.assertTrue(problems_of(missing))
         self.assertTrue(problems_of([ask, answer, {"role": "user", "content": [first, first, second]}]))
 
+    def test_what_is_in_a_message_decides_what_is_said_of_it(self) -> None:
+        """Contents, ids and results of other kinds, each with the line that it deserves, or none."""
+
+        def said(content: Any) -> list[str]:
+            ask, answer = self.good[0], {"role": "assistant", "content": [call("a")]}
+            result = {"type": "tool_result", "tool_use_id": "a", "content": content}
+            return problems_of([ask, answer, {"role": "user", "content": [result]}])
+
+        empty = ["message 2: an empty result"]
+        picture = {"type": "image", "id": "p", "input": {}, "content": "x"}
+        results: list[tuple[Any, list[str]]] = [
+            ("", empty), (7, empty), (None, empty), ([], empty), ([7], empty), ([text(" ")], empty),
+            ("x", []), ([text("x")], []), ([picture], []), ([text(" "), picture], []),
+        ]  # fmt: skip
+        for content, problems in results:
+            with self.subTest(content=content):
+                self.assertEqual(said(content), problems)
+        contents: list[Any] = [7, "hi", {}, None, []]
+        for content in contents:
+            self.assertEqual(problems_of([{"role": "user", "content": content}]), ["message 0: no content"])
+        wrong_ids: list[Any] = [None, 7, "", []]
+        for call_id in wrong_ids:
+            problems = problems_of([self.good[0], {"role": "assistant", "content": [call(call_id)]}])
+            self.assertEqual(problems[0], "message 1: an id that is missing or was used before")
+        result = {"type": "tool_result", "tool_use_id": "a", "content": "x"}
+        for block, kind in ((picture, "image"), (result, "tool_result")):
+            line = f"message 1: a block that does not belong there: {kind}"
+            self.assertIn(line, problems_of([self.good[0], {"role": "assistant", "content": [block]}]))
+
     def test_the_list_of_problems_is_bounded(self) -> None:
         """A broken transcript of any length gives a list that one can read."""
+        self.assertEqual(MAX_PROBLEMS, 100)
         self.assertEqual(len(problems_of([{"role": "user", "content": []}] * 1000)), MAX_PROBLEMS)
 
     def test_a_digest_stands_for_each_beginning(self) -> None:
