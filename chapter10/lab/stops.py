@@ -36,7 +36,7 @@ from chapter10.companions.cancellation import DistributedCancelToken, ToolCancel
 from chapter10.companions.process_stop import Stopped, sigterm_is_a_request, stop_process
 from chapter10.lab.textio import EXIT_FINE, EXIT_WRONG, main_guard, pad
 
-__all__ = ["EXPECTED", "KINDS", "SHORT_S", "main", "play"]
+__all__ = ["EXPECTED", "KINDS", "main", "play"]
 
 KINDS: Final = ("polite", "busy", "stubborn", "late")
 EXPECTED: Final = {"polite": "asked", "busy": "terminated", "stubborn": "killed", "late": "already_ended"}
@@ -46,7 +46,7 @@ _TRACE: Final = "trace-1"
 _LOOK_S: Final = 0.02
 _PATIENT_S: Final = 60.0
 """For a step that is expected to be enough; it ends as soon as the process does."""
-SHORT_S: Final = 0.3
+_SHORT_S: Final = 0.1
 """For a step that is expected not to be."""
 
 
@@ -74,10 +74,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return EXIT_WRONG if wrong else EXIT_FINE
 
 
-def play(path: Path, *, short_s: float = SHORT_S) -> list[tuple[str, str, str, str]]:
+def play(path: Path) -> list[tuple[str, str, str, str]]:
     """Start the processes, cancel their trace once and stop each; return `(kind, how, row before, row at the end)`.
 
-    `short_s`: seconds for a step that is expected not to be enough.
     `row before` is the state that the process left, `row at the end` that after somebody has taken over what is left.
     """
     rows: list[tuple[str, str, str, str]] = []
@@ -90,7 +89,7 @@ def play(path: Path, *, short_s: float = SHORT_S) -> list[tuple[str, str, str, s
                 if kind == "late":
                     started[kind] = _start(kind, path)
                     started[kind].wait(_PATIENT_S)
-                how = _stop(kind, started[kind], store, short_s).how
+                how = _stop(kind, started[kind], store).how
                 row = store.get(_TRACE, kind)
                 if row.state == "running":  # nobody is left who could confirm
                     store.take_over(_TRACE, kind, row.fence)
@@ -120,10 +119,10 @@ def _at_work(process: subprocess.Popen[str]) -> None:
     process.stdout.readline()
 
 
-def _stop(kind: str, process: subprocess.Popen[str], store: CancelStore, short_s: float) -> Stopped:
+def _stop(kind: str, process: subprocess.Popen[str], store: CancelStore) -> Stopped:
     """Go down the ladder: the row of the whole trace, which is written once however often, then the two signals."""
-    patience = _PATIENT_S if kind == "polite" else short_s
-    grace = short_s if kind == "stubborn" else _PATIENT_S
+    patience = _PATIENT_S if kind == "polite" else _SHORT_S
+    grace = _SHORT_S if kind == "stubborn" else _PATIENT_S
     return stop_process(process, grace, ask=lambda: store.cancel(_TRACE, reason="user left"), ask_s=patience)
 
 

@@ -408,7 +408,7 @@ class TheDemonstration(FolderTestCase):
 
         Claims: I4-001, I4-009, I4-028, I4-086, I4-087.
         """
-        rows = play(self.folder / "cancels.db", short_s=0.05)
+        rows = play(self.folder / "cancels.db")
         self.assertEqual({kind: how for kind, how, _, _ in rows}, EXPECTED)
         self.assertEqual([kind for kind, _, before, _ in rows if before == "running"], ["stubborn"])
         self.assertEqual({after for _, _, _, after in rows}, {"cancelled"})

@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import io
 from dataclasses import replace
+from functools import partial
 from unittest import mock
 
 from chapter10.lab import proofs as command
 from chapter10.lab.mutants import Tree
-from chapter10.lab.proofs import main, proofs, prove
+from chapter10.lab.proofs import Proof, main, proofs, prove
 from chapter10.tests.shared import claim_map
-from chapter10.tests.support import FolderTestCase
+from chapter10.tests.support import FolderTestCase, at_once
 
 
 class Proving(FolderTestCase):
@@ -32,13 +33,24 @@ class Proving(FolderTestCase):
         """
         found = {proof.claim: proof for proof in proofs(claim_map())}
         proof = replace(found["C10-227"], tests=("test_jobs_worker.Fencing",))
-        tree = Tree(self.folder, compiled=False)
-        self.assertEqual(prove(tree, proof), "")
         elsewhere = replace(proof, tests=("test_jobs.Keys.test_owners_do_not_share_keys",))
-        self.assertEqual(prove(tree, elsewhere), "no test that names it notices the fault")
-        self.assertEqual(prove(tree, replace(proof, tests=())), "no test names the claim")
         broken = replace(proof, tests=("test_jobs.Keys.no_such_test",))
-        self.assertEqual(prove(tree, broken), "the tests that name it fail without the fault")
+        untested = replace(proof, tests=())
+
+        def proved(name: str, *wanted: Proof) -> list[str]:
+            folder = self.folder / name
+            folder.mkdir()
+            tree = Tree(folder, compiled=False)
+            return [prove(tree, one) for one in wanted]
+
+        found_wrong = at_once(partial(proved, "a", proof, untested), partial(proved, "b", elsewhere, broken))
+        self.assertEqual(
+            [
+                ["", "no test names the claim"],
+                ["no test that names it notices the fault", "the tests that name it fail without the fault"],
+            ],
+            found_wrong,
+        )
 
     def test_a_claim_without_a_fault_is_a_mistake_of_usage(self) -> None:
         """Exit code 2."""

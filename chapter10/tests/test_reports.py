@@ -367,11 +367,7 @@ class Elsewhere(FolderTestCase):
                 done = run_python(
                     ["-c", code, str(home), "--write"],
                     cwd=folder,
-                    environment={
-                        "PYTHONPATH": "",
-                        "PYTHONIOENCODING": f"{encoding}:backslashreplace",
-                        "PYTHONDONTWRITEBYTECODE": "1",
-                    },
+                    environment={"PYTHONPATH": "", "PYTHONIOENCODING": f"{encoding}:backslashreplace"},
                 )
                 self.assertEqual((done.returncode, done.stderr), (0, ""))
                 for name in REPORTS:
