@@ -29,23 +29,21 @@ from chapter10.tests.programs import run_here
 from chapter10.tests.support import FolderTestCase, run_python, start_python
 
 
-class QuickRun:
-    """The run of all areas, in the background: the child when it has ended, and the folder with its files."""
-
-    child: Future[subprocess.CompletedProcess[str]]
-    folder: Path
-
-
-def setUpModule() -> None:
-    QuickRun.folder = Path(unittest.enterModuleContext(tempfile.TemporaryDirectory(prefix="chapter10-")))
-    pool = unittest.enterModuleContext(ThreadPoolExecutor(1))
-    work, out = QuickRun.folder / "work", QuickRun.folder / "figures.json"
-    work.mkdir()
-    command = ["-m", "chapter10.lab.benchmark", "--quick", "--folder", str(work), "--json", str(out)]
-    QuickRun.child = pool.submit(run_python, command)
-
-
 class TheCommand(FolderTestCase):
+    """The quick run of all areas takes the longest, so it runs while the others do and is looked at last."""
+
+    quick_run: Future[subprocess.CompletedProcess[str]]
+    quick_folder: Path
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        cls.quick_folder = Path(cls.enterClassContext(tempfile.TemporaryDirectory(prefix="chapter10-")))
+        pool = cls.enterClassContext(ThreadPoolExecutor(1))
+        work, out = cls.quick_folder / "work", cls.quick_folder / "figures.json"
+        work.mkdir()
+        command = ["-m", "chapter10.lab.benchmark", "--quick", "--folder", str(work), "--json", str(out)]
+        cls.quick_run = pool.submit(run_python, command)
+
     def test_one_area_alone(self) -> None:
         """`--area` measures that one; a folder that is not there is a mistake in the command."""
         child = run_python(["-m", "chapter10.lab.benchmark", "--quick", "--area", "json"])
@@ -84,6 +82,47 @@ class TheCommand(FolderTestCase):
             self.assertIn("interrupted", child.stdout.read())
             self.assertEqual(130, child.wait())
         self.assertEqual([], list(self.folder.iterdir()))
+
+    def test_the_quick_run_measures_every_area(self) -> None:
+        """It ends with 0, shows each area, leaves no file, and writes the figures as JSON."""
+        child = self.quick_run.result()
+        self.assertEqual(child.returncode, 0, child.stderr)
+        self.assertEqual(["figures.json", "work"], sorted(path.name for path in self.quick_folder.rglob("*")))
+        self.assertTrue(child.stdout.isascii())
+        text = (self.quick_folder / "figures.json").read_text(encoding="utf-8")
+        figures = json.loads(text)
+        self.assertEqual((True, True), (figures["quick"], figures["complete"]))
+        self.assertEqual(list(benchmark.AREAS), list(figures["areas"]))
+        for area, findings in figures["areas"].items():
+            with self.subTest(area):
+                self.assertIn(f"\n{area}\n", child.stdout)
+                self.assertLessEqual({"comparison", "growth"}, {finding["kind"] for finding in findings})
+        self.check_names(text + child.stdout)
+        self.check_facts(figures["machine"])
+        self.check_work(figures["areas"]["jobs"])
+
+    def check_names(self, text: str) -> None:
+        """No folder, no host and no user is among the figures."""
+        names = {str(self.quick_folder), platform.node(), str(Path.home()), os.getcwd()}
+        for name in names:
+            self.assertNotIn(name, text)
+
+    def check_facts(self, facts: dict[str, Any]) -> None:
+        """Python, SQLite, cores and the journal mode that is really in force."""
+        with closing(sqlite3.connect(self.quick_folder / "probe.db")) as probe:
+            (mode,) = probe.execute("PRAGMA journal_mode=WAL").fetchone()
+        self.assertEqual((sqlite3.sqlite_version, mode), (facts["sqlite"], facts["journal_mode"]))
+        self.assertEqual((os.cpu_count(), "FULL"), (facts["cores"], facts["synchronous"]))
+
+    def check_work(self, findings: list[dict[str, Any]]) -> None:
+        """A life is six commits on both sides with the same rows; nothing went wrong between processes."""
+        life = next(finding for finding in findings if finding["name"] == "one life: what is written")
+        self.assertEqual([6, 6], [row["commits"] for row in life["rows"]])
+        self.assertEqual("the same rows and commits", life["verdict"])
+        processes = next(finding for finding in findings if finding["name"] == "processes on one file")
+        self.assertEqual([1, 2, 4, 8], [row["processes"] for row in processes["rows"]])
+        wrong = [(row["errors"], row["lost"], row["doubled"]) for row in processes["rows"]]
+        self.assertEqual([(0, 0, 0)] * 4, wrong)
 
 
 class TheInstrument(unittest.TestCase):
@@ -219,51 +258,6 @@ class TheSides(FolderTestCase):
         for thread in threads:
             thread.join()
         self.assertEqual((10, 0), (sum(len(r["ends"]) for r in results), sum(r["errors"] for r in results)))
-
-
-class TheWholeRun(unittest.TestCase):
-    """`--quick`, which `setUpModule` starts: it takes as long as all other tests of this module."""
-
-    def test_a_quick_run_measures_every_area(self) -> None:
-        """It ends with 0, shows each area, leaves no file, and writes the figures as JSON."""
-        child = QuickRun.child.result()
-        self.assertEqual(child.returncode, 0, child.stderr)
-        self.assertEqual(["figures.json", "work"], sorted(path.name for path in QuickRun.folder.rglob("*")))
-        self.assertTrue(child.stdout.isascii())
-        text = (QuickRun.folder / "figures.json").read_text(encoding="utf-8")
-        figures = json.loads(text)
-        self.assertEqual((True, True), (figures["quick"], figures["complete"]))
-        self.assertEqual(list(benchmark.AREAS), list(figures["areas"]))
-        for area, findings in figures["areas"].items():
-            with self.subTest(area):
-                self.assertIn(f"\n{area}\n", child.stdout)
-                self.assertLessEqual({"comparison", "growth"}, {finding["kind"] for finding in findings})
-        self.check_names(text + child.stdout)
-        self.check_facts(figures["machine"])
-        self.check_work(figures["areas"]["jobs"])
-
-    def check_names(self, text: str) -> None:
-        """No folder, no host and no user is among the figures."""
-        names = {str(QuickRun.folder), platform.node(), str(Path.home()), os.getcwd()}
-        for name in names:
-            self.assertNotIn(name, text)
-
-    def check_facts(self, facts: dict[str, Any]) -> None:
-        """Python, SQLite, cores and the journal mode that is really in force."""
-        with closing(sqlite3.connect(QuickRun.folder / "probe.db")) as probe:
-            (mode,) = probe.execute("PRAGMA journal_mode=WAL").fetchone()
-        self.assertEqual((sqlite3.sqlite_version, mode), (facts["sqlite"], facts["journal_mode"]))
-        self.assertEqual((os.cpu_count(), "FULL"), (facts["cores"], facts["synchronous"]))
-
-    def check_work(self, findings: list[dict[str, Any]]) -> None:
-        """A life is six commits on both sides with the same rows; nothing went wrong between processes."""
-        life = next(finding for finding in findings if finding["name"] == "one life: what is written")
-        self.assertEqual([6, 6], [row["commits"] for row in life["rows"]])
-        self.assertEqual("the same rows and commits", life["verdict"])
-        processes = next(finding for finding in findings if finding["name"] == "processes on one file")
-        self.assertEqual([1, 2, 4, 8], [row["processes"] for row in processes["rows"]])
-        wrong = [(row["errors"], row["lost"], row["doubled"]) for row in processes["rows"]]
-        self.assertEqual([(0, 0, 0)] * 4, wrong)
 
 
 if __name__ == "__main__":
