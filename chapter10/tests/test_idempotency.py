@@ -131,6 +131,7 @@ class KeyTest(StoreTestCase):
         self.assertEqual(len(ORDER) + 1, len(keys))
         self.assertEqual(intent_key("payments", ORDER), intent_key("payments", dict(reversed(ORDER.items()))))
         self.assertRegex(intent_key("payments", ORDER), "^[0-9a-f]{64}$")
+        self.assertEqual(make_intent("payments", ORDER), make_intent("payments", ORDER, fields=list(ORDER)))
 
     def test_parts_of_a_briefing_key_are_joined_unambiguously(self) -> None:
         """Task, path and content hash make the key, and no two ways of cutting a text meet.
@@ -1234,15 +1235,21 @@ class TransactionTest(StoreTestCase):
         async def elsewhere() -> None:
             """Never started."""
 
-        made = elsewhere()
+        class Later:
+            """To be awaited, and nothing that could be closed."""
 
-        def call() -> None:
+            def __await__(self) -> Iterator[None]:
+                yield
+
+        def call(value: object) -> None:
             with self.database.write() as db:
-                self.both.run_in(db, self.what, lambda db: made)
+                self.both.run_in(db, self.what, lambda db: value)
 
-        self.assert_code("bad_input", call)
+        made = elsewhere()
+        for value in (made, Later()):
+            self.assert_code("bad_input", partial(call, value))
+            self.assertEqual("absent", self.both.look(self.what).state)
         self.assertEqual(inspect.CORO_CLOSED, inspect.getcoroutinestate(made))
-        self.assertEqual("absent", self.both.look(self.what).state)
 
     def test_an_idempotent_call_costs_two_durable_commits_and_a_replay_none(self) -> None:
         """Counted on the connection: transactions that changed something."""
@@ -1443,6 +1450,8 @@ class BadInputTest(StoreTestCase):
         self.assertEqual(2, ttl_for(1))
         self.assert_code("bad_input", lambda: ttl_for(0))
         self.assertEqual(2, Lifetime(1, 2).ttl_s)
+        self.assert_code("ttl_too_short", lambda: Lifetime(1, 1))
+        self.assert_code("bad_input", lambda: Lifetime(1, 0))
         self.assertEqual(316_224_000, Lifetime(1, 316_224_000).ttl_s)
         self.assert_code("bad_input", lambda: Lifetime(1, 316_224_001))
         make_intent("n", {"text": "x" * (65_536 - len('{"text":""}'))})
