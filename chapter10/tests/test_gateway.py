@@ -171,6 +171,24 @@ class WhatReachesAHandler(GatewayTestCase):
         self.assertEqual((known.code, known.content), (unknown.code, unknown.content))
         self.assertEqual((known.code, self.calls), ("unknown_tool", []))
 
+    async def test_a_search_that_does_not_say_how_many_loads_three(self) -> None:
+        """Four tools match equally; the one behind the third is not loaded."""
+        for number in range(4):
+            self.tool(f"orders.get{number}")
+        gateway = self.gateway()
+        gateway.ask("?")
+        await self.play(gateway, call("c1", SEARCH_TOOL, {"query": "orders"}))
+        self.assertEqual(gateway.loaded, ["orders.get0", "orders.get1", "orders.get2"])
+
+    def test_the_effect_of_a_tool_says_whether_its_call_only_reads(self) -> None:
+        """The two that are always there read; what nobody knows is taken for a write."""
+        self.tool("orders.get")
+        self.tool("notes.save", effect="reversible_write")
+        gateway = self.gateway()
+        names = (SEARCH_TOOL, READ_TOOL, "orders.get", "notes.save", "none.such")
+        found = [gateway._call(call(name, name)).read_only for name in names]
+        self.assertEqual(found, [True, True, True, False, False])
+
     async def test_what_the_grants_do_not_show_is_not_found(self) -> None:
         """A search shows nothing of a tool that this user may not see."""
         self.tool("orders.get")
@@ -242,6 +260,15 @@ class WhatReachesAHandler(GatewayTestCase):
         gateway = await self.ready("orders", remaining=lambda: 0.0)
         (result,) = await self.play(gateway, call("c1"))
         self.assertEqual((result.code, self.calls), ("transient_failure", []))
+
+    async def test_ten_safe_calls_run_at_once(self) -> None:
+        """What is not said about the limit means ten; the eleventh waits."""
+        self.waiting("orders.get", concurrency_safe=True)
+        gateway = await self.ready("orders")
+        seen: list[int] = []
+        calls = [call(f"c{number}", arguments={"order_id": "X"}) for number in range(11)]
+        await self.play(gateway, *calls, lambda: seen.append(len(self.calls)), self.open_doors)
+        self.assertEqual((seen, len(self.calls)), ([10], 11))
 
     async def test_definitions_over_their_budget_are_not_loaded(self) -> None:
         """The search shows the hits and says so; fewer hits fit."""
@@ -319,6 +346,13 @@ class WhatTheModelReads(GatewayTestCase):
             self.send(gateway)
             self.budget = ResultBudget(ResultStore(self.folder / "results"))
 
+    async def test_a_command_that_is_not_loaded_ends_nobody(self) -> None:
+        """It did not run, so nothing of it can have failed."""
+        self.tool("notes.save", effect="reversible_write")
+        gateway = await self.ready("notes", shell={"shell.run"})
+        first, second = await self.play(gateway, call("a", "shell.run"), call("b", "notes.save"))
+        self.assertEqual((first.code, second.code), ("unknown_tool", None))
+
     async def test_an_empty_result_is_visible(self) -> None:
         """A silent tool says that it was silent. Claims: C8-069, C8-074."""
 
@@ -368,12 +402,19 @@ class WhatTheModelReads(GatewayTestCase):
                 "max_chars": {"type": "integer", "minimum": 1, "maximum": 100_000},
             },
         )
-        results = await self.play(
-            gateway,
-            call("a", SEARCH_TOOL, {"query": "x", "colour": "red"}),
-            call("b", READ_TOOL, {"path": "x", "colour": "red"}),
+        for spec, seconds in ((gateway._search_spec(), 10), (gateway._read_spec(), 60)):
+            self.assertEqual((spec.max_attempts, spec.timeout_seconds), (1, seconds))
+        self.assertEqual(
+            [gateway._search_spec().concurrency_safe, gateway._read_spec().concurrency_safe], [False, True]
         )
+        with self.assertLogs("chapter10.companions.registry"):
+            results = await self.play(
+                gateway,
+                call("a", SEARCH_TOOL, {"query": "x", "colour": "red"}),
+                call("b", READ_TOOL, {"path": "x", "colour": "red"}),
+            )
         self.assertEqual([result.code for result in results], ["invalid_arguments"] * 2)
+        self.assertTrue(all("/colour" in result.content for result in results))
 
     async def test_a_path_that_was_never_stored_is_not_read(self) -> None:
         """The model names paths; only those of the store mean something."""
@@ -474,21 +515,47 @@ class HowATurnEnds(GatewayTestCase):
         def fail() -> None:
             raise ConnectionResetError
 
-        with self.assertRaises(ConnectionResetError):
-            await self.play(gateway, text("It is"), fail)
-        self.assertEqual(self.send(gateway).messages, before)
+        for script in ((text("It is"), fail), (fail,)):
+            with self.assertRaises(ConnectionResetError):
+                await self.play(gateway, *script)
+            self.assertFalse(gateway.finished)
+            self.assertEqual(self.send(gateway).messages, before)
 
     async def test_a_stream_that_cancels_itself_is_an_error_and_no_end(self) -> None:
         """A cancel that nobody here asked for does not look like a complete answer."""
         self.tool("orders.get")
-        gateway = await self.ready("orders")
+        self.waiting("notes.save", "reversible_write")
+        gateway = await self.ready("orders", "notes")
 
         def cancel() -> None:
             raise asyncio.CancelledError
 
+        task = asyncio.create_task(self.play(gateway, call("a"), call("b", "notes.save"), cancel))
+        for _ in range(5):
+            await settle()
+        self.open_doors()
+        self.door("A").set()  # too late: the call was given up when the stream ended
         with self.assertRaises(GatewayError) as caught:
-            await self.play(gateway, call("a"), cancel)
+            await task
         self.assertEqual(caught.exception.code, "stream_cancelled")
+        self.valid(gateway)
+        first, second = gateway.transcript[-1]["content"]
+        self.assertEqual(first["content"], "orders.get A")
+        self.assertIn("given up", second["content"])
+
+    async def test_an_error_of_the_consumer_goes_before_one_of_the_stream(self) -> None:
+        """Both happen; what the consumer raised is what comes out of its own block."""
+        self.tool("orders.get")
+        gateway = await self.ready("orders")
+
+        def fail() -> None:
+            raise ConnectionResetError
+
+        with self.assertRaises(ZeroDivisionError):
+            async with gateway.turn(model(call("a"), fail)) as turn:
+                async for _ in turn:
+                    await settle()
+                    raise ZeroDivisionError
         self.valid(gateway)
 
     async def test_half_a_character_never_gets_into_a_request(self) -> None:
@@ -551,6 +618,7 @@ class HowATurnEnds(GatewayTestCase):
         self.valid(gateway)
         self.assertEqual([result.code for result in turn.results], [None, "user_interrupt"])
         self.assertEqual((gateway.finished, written), (True, []))
+        self.assertIsNone(turn.__aiter__().ag_frame)  # the iteration is closed and not left to the collector
         self.assertEqual([task for task in asyncio.all_tasks() if task is not asyncio.current_task()], [])
 
     async def test_leaving_while_a_tool_runs_is_an_interruption_too(self) -> None:
@@ -627,7 +695,13 @@ class HowATurnEnds(GatewayTestCase):
         """The mistake comes out; what was called before has its answer."""
         self.tool("orders.get")
         for number, wrong in enumerate(
-            (None, {"type": "image"}, {"type": "tool_use", "id": 7, "name": "x"}, text("x") | {"text": 1})
+            (
+                None,
+                {"type": "image"},
+                {"type": "tool_use", "id": 7, "name": "x"},
+                {"type": "tool_use", "id": "x", "name": 7},
+                text("x") | {"text": 1},
+            )
         ):
             with self.subTest(wrong=wrong):
                 self.sent = []
@@ -740,6 +814,17 @@ class TheDoor(GatewayTestCase):
         gateway.ask("Go on.")
         self.send(gateway)
 
+    def test_a_tool_that_is_gone_between_two_looks_is_no_mistake(self) -> None:
+        """Another thread may remove it after its name was read."""
+
+        class Vanishing(ToolRegistry):
+            def get(self, name: str) -> ToolSpec | None:
+                return None
+
+        self.registry = Vanishing()
+        self.tool("orders.get")
+        self.gateway()
+
     def test_nothing_is_sent_before_somebody_asks(self) -> None:
         """Nor is an empty question one."""
         gateway = self.gateway()
@@ -762,6 +847,9 @@ class TheDoor(GatewayTestCase):
         gateway = self.gateway()
         gateway.ask("?")
         message = gateway._transcript[0]
+        self.assertEqual(MAX_MESSAGES, 100_000)
+        gateway._transcript[:] = [message] * (MAX_MESSAGES - 2)
+        gateway.turn(model())
         gateway._transcript[:] = [message] * (MAX_MESSAGES - 1)
         with self.assertRaises(GatewayError) as caught:
             gateway.turn(model())

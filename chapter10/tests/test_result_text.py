@@ -40,7 +40,7 @@ class Form(unittest.TestCase):
             " \n",
             [],
             [{"type": "text", "text": ""}],
-            [{"type": "text", "text": " "}, {"type": "text"}],
+            [{"type": "text", "text": " "}, {"type": "text"}, {"type": "text", "text": 7}],
         ]
         for value in empty:
             with self.subTest(value=value):
@@ -83,6 +83,8 @@ class Secrets(unittest.TestCase):
             "api_key=abc&page=2": "api_key=[redacted]&page=2",
             "accessToken='a b'": "accessToken='[redacted]'",
             "postgres://user:pa-ss@host/db": "postgres://user:[redacted]@host/db",
+            "://:x@": "://:[redacted]@",
+            "token=x": "token=[redacted]",
             "key sk-abcdefghijklmnop!": "key [redacted]!",
             "ghp_abcdefghijklmnop1234": "[redacted]",
             "AKIAABCDEFGHIJKLMNOP": "[redacted]",
@@ -143,6 +145,8 @@ class Cut(unittest.TestCase):
             self.assertLessEqual(most - len(cut), 5)
             self.assertTrue(text.startswith(cut))
             json.loads(cut + '"')  # raises when an escape is open
+        for whole in ('"a\\n"', "no JSON\\"):  # what is not cut is not looked at
+            self.assertEqual(cut_text(whole, len(whole), is_json=True), whole)
 
 
 class OtherTypes(unittest.TestCase):
