@@ -243,7 +243,6 @@ class _Execution:
     def _note_late_end(self, task: asyncio.Task[None]) -> None:
         _abandoned.discard(task)
         if not self.ended:  # cancelled before its first step, so that nothing in it ran
-            self.ended = True
             self._on_end()
         if not task.cancelled() and task.exception() is not None:  # asking also keeps the loop from complaining
             _log.info("a handler failed after its time was over", exc_info=task.exception())

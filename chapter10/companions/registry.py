@@ -150,7 +150,7 @@ class _Entry:
 
     def _schema_implies_signature(self, schema: dict[str, Any]) -> bool:
         """Whether what this schema accepts is always taken by the handler, so that no call needs to ask."""
-        closed = schema.get("additionalProperties") is False and schema.get("type") == "object"
+        closed = schema.get("additionalProperties") is False  # the arguments are an object in any case
         return closed and self.signature.required <= set(schema.get("required", ()))
 
     def not_taken(self, arguments: dict[str, Any]) -> list[Violation]:
@@ -168,7 +168,6 @@ class _Refused(Exception):
     """Ends a call with a code on its way to the handler or back."""
 
     def __init__(self, code: str, cause: BaseException | None = None) -> None:
-        super().__init__(code)
         self.code = code
         self.cause = cause
 
@@ -296,10 +295,10 @@ class ToolRegistry:
         if problems:
             return False
         safe = entry.spec.concurrency_safe
-        if type(safe) is bool:
+        if isinstance(safe, bool):
             return safe
         try:
-            return callable(safe) and safe(read) is True
+            return safe(read) is True
         except Exception:
             _log.warning("tool %s: its test of safety failed; the call runs alone", name, exc_info=True)
             return False
@@ -522,7 +521,7 @@ class ToolRegistry:
             on_end=self._status_places.give_back,
         )
         _raise_stop(asked.error)
-        if asked.error is not None or not isinstance(asked.value, Status):
+        if not isinstance(asked.value, Status):  # an error leaves no value
             _log.warning("tool %s: its status query failed", call.entry.spec.name, exc_info=asked.error)
             return Status("unknown")
         if asked.value.state == "not_done" and not ending.ended:
@@ -532,10 +531,10 @@ class ToolRegistry:
     def _success(self, entry: _Entry, value: Any) -> dict[str, Any]:
         spec = entry.spec
         try:
-            if not entry.asynchronous and inspect.isawaitable(value):
+            if inspect.isawaitable(value):
                 if inspect.iscoroutine(value):
                     value.close()
-                raise TypeError("a handler that is not async returned something to wait for")
+                raise TypeError("the handler returned something to wait for")
             text = spec.redact(result_text(value))
             if type(text) is not str:
                 raise TypeError("redact returned no text")
@@ -611,8 +610,6 @@ def _reporter(progress: Callable[[Any], None] | None, stop: Stop) -> Callable[[A
 
 
 def _check_options(loaded: object, key: object, approved: object, remaining: object, progress: object) -> None:
-    if approved is False and loaded is None and key is None and remaining is None and progress is None:
-        return
     if loaded is not None and type(loaded) is not dict:
         raise RegistryError("invalid_call", "loaded", "not a dict")
     if key is not None and (type(key) is not str or not 0 < len(key) <= MAX_KEY):

@@ -11,6 +11,7 @@ import inspect
 import json
 import logging
 import threading
+import types
 import unittest
 import warnings
 from collections.abc import Callable, Coroutine
@@ -19,8 +20,10 @@ from unittest import mock
 
 from chapter10.catalog import Catalog, Tool
 from chapter10.companions import attempt
-from chapter10.companions.attempt import Places
+from chapter10.companions.attempt import MAX_WAITING, Ending, Places, Stop
 from chapter10.companions.registry import (
+    GRACE_SECONDS,
+    MAX_RUNNING,
     ApprovalRequest,
     CallContext,
     RegistryError,
@@ -29,7 +32,17 @@ from chapter10.companions.registry import (
     ToolSpec,
     invoke_tool,
 )
-from chapter10.companions.tool_spec import CODES, EFFECTS, RETRYABLE, TEXTS
+from chapter10.companions.tool_spec import (
+    CODES,
+    EFFECTS,
+    MAX_ATTEMPTS,
+    MAX_KEY,
+    MAX_OUTPUT_CHARS,
+    MAX_TIMEOUT_SECONDS,
+    PUBLIC,
+    RETRYABLE,
+    TEXTS,
+)
 from chapter10.tests.syntax import nodes, python_files
 from chapter10.tests.virtual_time import VirtualLoop, pause, run_virtual
 
@@ -42,6 +55,7 @@ ORDER = {
     "additionalProperties": False,
 }
 LOG = "chapter10.companions.registry"
+LATE_LOG = "chapter10.companions.attempt"
 
 
 def failure(code: str) -> dict[str, Any]:
@@ -63,6 +77,15 @@ class Scripted:
         if callable(step):
             return await step()
         return step
+
+
+class NoSignature:
+    """What can be called, and says something else than a signature of itself."""
+
+    __signature__ = 5
+
+    async def __call__(self, order_id: str) -> str:
+        return order_id
 
 
 async def never() -> None:
@@ -134,7 +157,11 @@ class Registering(RegistryTestCase):
         self.assertEqual(EFFECTS, ("read", "reversible_write", "irreversible_write"))
         for effect in EFFECTS:
             spec(Scripted("x"), effect)
-        others: list[Any] = ["write", "", "READ", None, 1, []]
+
+        class Text(str):
+            """A kind of text that is not the plain one."""
+
+        others: list[Any] = ["write", "", "READ", None, 1, [], Text("read")]
         for other in others:
             with self.assertRaises(RegistryError):
                 spec(Scripted("x"), other)
@@ -187,7 +214,8 @@ class Registering(RegistryTestCase):
             ("keywords", ("two words",)), ("concurrency_safe", "yes"), ("max_concurrency", 0), ("approval", 1),
             ("max_concurrency", True), ("status_query", "x"), ("idempotency_key", 7), ("redact", None),
             ("parameters", []), ("parameters", {"type": "text"}), ("parameters", {"if": {}}), ("parameters", "object"),
-            ("context_argument", "nowhere"), ("context_argument", "limit"),
+            ("context_argument", "nowhere"), ("context_argument", "limit"), ("handler", dict),
+            ("handler", NoSignature()),
         ]  # fmt: skip
         for field, value in table:
             registry = ToolRegistry()
@@ -196,9 +224,60 @@ class Registering(RegistryTestCase):
                 registry.register(spec(options.pop("handler"), **options))
             self.assertEqual(caught.exception.code, "invalid_tool")
             self.assertEqual(caught.exception.field.split("/")[0], field)
+            self.assertNotIn(caught.exception.reason, ("", "invalid_tool"))
             self.assertEqual(list(registry.catalog().tools), [])
         with self.assertRaises(RegistryError):
             ToolRegistry().register("search")  # type: ignore[arg-type]
+
+    def test_the_published_limits_are_these(self) -> None:
+        """What a reader is told of sizes and times, and what a spec and a registry take without being told."""
+        self.assertEqual(
+            (MAX_RUNNING, GRACE_SECONDS, MAX_WAITING, MAX_ATTEMPTS, MAX_TIMEOUT_SECONDS, MAX_OUTPUT_CHARS, MAX_KEY),
+            (64, 1.0, 16_384, 3, 3600.0, 10_000_000, 500),
+        )
+        bare = ToolSpec("search", "Searches.", "read", 1.0, 3, 100, Scripted("x"))
+        self.assertEqual(
+            (bare.permission, bare.keywords, bare.version, bare.max_concurrency, bare.context_argument),
+            (PUBLIC, (), "1", None, None),
+        )
+        self.assertEqual((bare.concurrency_safe, bare.approval, bare.needs_approval), (False, False, False))
+
+    def test_each_number_is_taken_up_to_its_limit(self) -> None:
+        """The limit itself passes, one more does not."""
+        table: list[tuple[str, Any, Any]] = [
+            ("timeout_seconds", MAX_TIMEOUT_SECONDS, 3600.1),
+            ("max_attempts", 1000, 1001),
+            ("max_output_chars", MAX_OUTPUT_CHARS, MAX_OUTPUT_CHARS + 1),
+            ("max_concurrency", 10_000, 10_001),
+        ]
+        for field, most, more in table:
+            with self.subTest(field=field):
+                self.assertEqual(getattr(spec(Scripted("x"), **{field: most}), field), most)
+                with self.assertRaises(RegistryError) as caught:
+                    spec(Scripted("x"), **{field: more})
+                self.assertEqual(caught.exception.field, field)
+        self.assertEqual(ToolRegistry(max_running=10_000).running, 0)
+        with self.assertRaises(RegistryError):
+            ToolRegistry(max_running=10_001)
+
+    def test_a_handler_that_takes_any_name_fits_every_schema(self) -> None:
+        """What its signature does not list it still takes, under a schema that names it and under an open one."""
+
+        async def anything(**options: Any) -> str:
+            return ",".join(sorted(options))
+
+        for parameters in ({"properties": {"a": {}, "b": {}}, "additionalProperties": False}, {}):
+            with self.subTest(parameters=parameters):
+                answer = self.call(spec(anything, parameters=parameters), {"b": 1, "a": 2})
+                self.assertEqual(answer, {"ok": True, "data": "a,b"})
+
+    def test_a_place_without_a_name_may_have_a_default(self) -> None:
+        """Such a parameter is left out of every call; only one that is needed could never be given."""
+
+        async def handler(limit: int = 5, /, *, order_id: str) -> str:
+            return f"{order_id} {limit}"
+
+        self.assertEqual(self.call(spec(handler, parameters=None), {"order_id": "A"}), {"ok": True, "data": "A 5"})
 
     def test_a_schema_and_a_handler_that_disagree_are_refused(self) -> None:
         """A model would be told of an argument that cannot take effect.
@@ -251,6 +330,7 @@ class Registering(RegistryTestCase):
         changes: list[Callable[[], None]] = [
             lambda: registry.remove("orders.get"),
             lambda: registry.replace(spec(Scripted("x"))),
+            lambda: registry.replace("orders.get"),  # type: ignore[arg-type]
         ]
         for change in changes:
             with self.assertRaises(RegistryError) as caught:
@@ -397,12 +477,15 @@ class Arguments(RegistryTestCase):
     def test_an_argument_that_cannot_take_effect_is_refused(self) -> None:
         """A misspelled option is not dropped, also where the schema is open, and its name is told on request."""
         named = {"properties": ORDER["properties"]}
-        for parameters in (ORDER, named, {**named, "required": ["order_id"], "type": "object"}, {}, None):
+        open_one = {**named, "required": ["order_id"], "type": "object"}
+        for parameters in (ORDER, named, open_one, {**open_one, "additionalProperties": True}, {}, None):
             handler = Scripted("x")
             answer = self.call(spec(handler, parameters=parameters), {"order_id": "A", "line_limit": 5}, explain=True)
             self.assertEqual(answer["error"], "invalid_arguments")
             self.assertEqual([problem["path"] for problem in answer["problems"]], ["/line_limit"])
             self.assertEqual(handler.calls, [])
+        long = self.call(spec(Scripted("x"), parameters={}), {"order_id": "A", "~" * 200: 5}, explain=True)
+        self.assertEqual([problem["path"] for problem in long["problems"]], ["/" + "~0" * 80])
 
     def test_what_a_handler_needs_is_asked_for_under_an_open_schema(self) -> None:
         """The signature is checked before the call, not by a `TypeError` in it.
@@ -436,6 +519,7 @@ class Arguments(RegistryTestCase):
         for arguments in refused:
             with self.subTest(arguments=arguments):
                 self.assertEqual(self.call(spec(handler), arguments), failure("invalid_arguments"))
+                self.assertEqual(self.call(spec(handler, parameters={}), arguments), failure("invalid_arguments"))
         self.assertEqual(self.call(spec(handler), '{"order_id":"A"}'), {"ok": True, "data": "x"})
         self.assertEqual(len(handler.calls), 1)
 
@@ -468,6 +552,25 @@ class Arguments(RegistryTestCase):
             with self.subTest(made=made), self.assertRaises(RegistryError):
                 ToolRegistry(**made)  # type: ignore[arg-type,unused-ignore]
         self.assertEqual(handler.calls, [])
+
+    def test_a_business_key_has_up_to_five_hundred_characters(self) -> None:
+        """From the caller and from the spec; the longest one reaches the handler whole."""
+        for options, given in (({}, "k" * 500), ({"idempotency_key": lambda arguments: "k" * 500}, None)):
+            keys: list[str | None] = []
+
+            async def save(order_id: str, call: CallContext, keys: list[str | None] = keys) -> str:
+                keys.append(call.key)
+                return "saved"
+
+            one = spec(save, "reversible_write", parameters=None, context_argument="call", **options)
+            self.assertEqual(self.call(one, key=given), {"ok": True, "data": "saved"})
+            self.assertEqual(keys, ["k" * 500])
+
+    def test_problems_are_told_of_arguments_only(self) -> None:
+        """Who asks for them gets the plain answer where the arguments were fine."""
+        answer = self.call(spec(Scripted("x"), permission="orders:read"), explain=True)
+
+        self.assertEqual(answer, failure("forbidden"))
 
 
 class Permission(RegistryTestCase):
@@ -550,6 +653,25 @@ class Permission(RegistryTestCase):
             )
             self.assertEqual((answer, handler.calls), (failure("forbidden"), []))
             self.assertEqual((len(looks), registry.running), (fine + 1, 0))
+
+    def test_a_public_tool_needs_no_grants(self) -> None:
+        """It runs for whoever holds nothing, with the loaded definition too, and where grants cannot be read."""
+
+        def broken() -> set[str]:
+            raise ConnectionError
+
+        one = spec(Scripted("x"), keywords=("order",))
+        registry = registry_of(one)
+        (loaded,) = registry.catalog().load(registry.catalog().search("order", {PUBLIC}), {PUBLIC})
+
+        async def main(loop: VirtualLoop) -> None:
+            given = {"order_id": "A"}
+            self.assertEqual(await registry.invoke(one.name, given, grants=broken), {"ok": True, "data": "x"})
+            self.assertEqual(await registry.invoke(one.name, given, loaded=loaded), {"ok": True, "data": "x"})
+            registry.replace(dataclasses.replace(one, description="New."))
+            self.assertEqual(await registry.invoke(one.name, given, loaded=loaded), failure("forbidden"))
+
+        self.run_virtual(main)
 
     def test_a_refusal_by_the_handler_is_not_repeated(self) -> None:
         """The service behind the tool refused; a write is not asked for its state either.
@@ -715,8 +837,9 @@ class Repetition(RegistryTestCase):
                 raise state
             return state
 
+        remaining = options.pop("remaining", None)
         one = spec(logged, effect, status_query=None if states is None else status, **options)
-        answer = self.call(one, approved=True, key="k")
+        answer = self.call(one, approved=True, key="k", remaining=remaining)
         return answer, events
 
     def test_a_read_is_repeated_after_a_passing_fault(self) -> None:
@@ -785,6 +908,45 @@ class Repetition(RegistryTestCase):
                 self.assertEqual((slept, len(handler.calls)), (waits, calls))
 
             self.run_virtual(main)
+
+    def test_the_smaller_of_both_limits_ends_an_execution(self) -> None:
+        """The tool's own second, or what the task has left."""
+        for total, took in ((0.25, 0.25), (100.0, 1.0)):
+
+            async def main(loop: VirtualLoop, total: float = total, took: float = took) -> None:
+                registry = registry_of(spec(Scripted(never), max_attempts=1))
+                before = loop.time()
+                answer = await registry.invoke("orders.get", {"order_id": "A"}, remaining=lambda: total)
+                self.assertEqual(answer, failure("transient_failure"))
+                self.assertAlmostEqual(loop.time() - before, took)
+
+            self.run_virtual(main)
+
+    def test_a_task_whose_time_is_over_before_the_call_has_not_called(self) -> None:
+        """The last of it went into the wait for a place: surely nothing was done, so a write may be tried again."""
+        left = [1.0, 0.0]
+        handler = Scripted("x")
+        registry = registry_of(spec(handler, "reversible_write"))
+        answer = self.run_virtual(
+            lambda loop: registry.invoke("orders.get", {"order_id": "A"}, remaining=lambda: left.pop(0))
+        )
+
+        self.assertEqual((answer, handler.calls, left), (failure("transient_failure"), [], []))
+        self.assertEqual(registry.running, 0)
+
+    def test_the_longest_pause_is_an_hour(self) -> None:
+        """That hour is slept."""
+        slept: list[float] = []
+
+        async def sleep(seconds: float) -> None:
+            slept.append(seconds)
+
+        registry = registry_of(
+            spec(Scripted(ConnectionError(), "x")), delay=lambda repetition: MAX_TIMEOUT_SECONDS, sleep=sleep
+        )
+        answer = self.run_virtual(lambda loop: registry.invoke("orders.get", {"order_id": "A"}))
+
+        self.assertEqual((answer, slept), ({"ok": True, "data": "x"}, [3600.0]))
 
     def test_a_wait_that_is_no_time_is_refused(self) -> None:
         """A NaN would be slept for ever, and a week is no pause."""
@@ -876,6 +1038,69 @@ class Repetition(RegistryTestCase):
             self.assertEqual(answer, failure("outcome_unknown"))
             self.assertEqual(events, ["write", "status k A1"])
 
+    def test_a_plain_status_query_runs_in_a_thread(self) -> None:
+        """Nobody waits in the loop for it, and its answer counts like that of an async one."""
+        threads: list[threading.Thread] = []
+
+        def status(key: str, arguments: dict[str, Any]) -> Status:
+            threads.append(threading.current_thread())
+            return Status("done", key)
+
+        registry = registry_of(spec(Scripted(ConnectionError()), "reversible_write", status_query=status))
+
+        self.assertEqual(invoke_tool(registry, "orders.get", {"order_id": "A"}), {"ok": True, "data": "k"})
+        self.assertIsNot(threads[0], threading.current_thread())
+
+    def test_a_task_without_time_asks_for_no_status(self) -> None:
+        """What became of the write stays unknown."""
+        left = [1.0, 1.0, 0.0]
+
+        answer, events = self.write(
+            Scripted(ConnectionError()),
+            "reversible_write",
+            states=[Status("done")],
+            parameters=None,
+            remaining=lambda: left.pop(0),
+        )
+
+        self.assertEqual((answer, events, left), (failure("outcome_unknown"), ["write"], []))
+
+    def test_status_queries_have_places_of_their_own(self) -> None:
+        """One place: a second query waits for the first, and gives up when its own time is over."""
+
+        async def main(loop: VirtualLoop) -> None:
+            gate = loop.create_future()
+            asked: list[str] = []
+
+            async def status(key: str, arguments: dict[str, Any]) -> Status:
+                asked.append(key)
+                await gate
+                return Status("done", key)
+
+            def write(name: str, seconds: float) -> ToolSpec:
+                return spec(
+                    Scripted(ConnectionError()),
+                    "reversible_write",
+                    name=name,
+                    timeout_seconds=seconds,
+                    status_query=status,
+                    idempotency_key=lambda arguments: name,
+                )
+
+            registry = registry_of(write("slow", 100.0), write("quick", 1.0), max_running=1)
+            first = loop.create_task(registry.invoke("slow", {"order_id": "A"}))
+            while not asked:
+                await asyncio.sleep(0)
+            before = loop.time()
+            self.assertEqual(await registry.invoke("quick", {"order_id": "A"}), failure("outcome_unknown"))
+            self.assertAlmostEqual(loop.time() - before, 1.0)
+            self.assertEqual(asked, ["slow"])
+            gate.set_result(None)
+            self.assertEqual(await first, {"ok": True, "data": "slow"})
+            self.assertEqual(await registry.invoke("quick", {"order_id": "A"}), {"ok": True, "data": "quick"})
+
+        self.run_virtual(main)
+
     def test_an_irreversible_write_is_never_repeated(self) -> None:
         """Not even when its status says that it was not done; the next try needs a new approval.
 
@@ -918,7 +1143,7 @@ class Repetition(RegistryTestCase):
         self.assertEqual(events, ["write", "status k A1"] * 3)
 
     def test_not_done_does_not_count_while_the_first_write_runs_on(self) -> None:
-        """A handler that ignored its end may still do it: no second write beside it.
+        """A handler that ignored its end may still do it: no second write beside it. What is done is done.
 
         Claims: T6-011, T6-040, T6-042.
         """
@@ -937,13 +1162,15 @@ class Repetition(RegistryTestCase):
                 return "late"
 
             async def status(key: str, arguments: dict[str, Any]) -> Status:
-                return Status("not_done")
+                return Status("not_done") if key == "k" else Status("done", "saved")
 
             one = spec(stubborn, "reversible_write", parameters=None, status_query=status)
             registry = registry_of(one)
             answer = await registry.invoke("orders.get", {"order_id": "A"}, key="k")
             self.assertEqual((answer, calls), (failure("outcome_unknown"), ["A"]))
             self.assertEqual(registry.running, 1)
+            answer = await registry.invoke("orders.get", {"order_id": "B"}, key="done")
+            self.assertEqual((answer, calls), ({"ok": True, "data": "saved"}, ["A", "B"]))
             release.set_result(None)
             while registry.running:
                 await asyncio.sleep(0)
@@ -1069,18 +1296,73 @@ class Failures(RegistryTestCase):
                 with self.subTest(stop=stop, handler=handler), self.assertRaises(stop):
                     asyncio.run(registry_of(spec(handler, parameters=None)).invoke("orders.get", {"order_id": "A"}))
 
-    def test_a_handler_that_forgot_to_be_async_fails(self) -> None:
-        """What it returned is closed, not shown."""
+            async def asked(key: str, arguments: dict[str, Any], stop: type[BaseException] = stop) -> Status:
+                raise stop
+
+            write = spec(Scripted(ConnectionError()), "reversible_write", status_query=asked)
+            with self.subTest(stop=stop, handler=asked), self.assertRaises(stop):
+                asyncio.run(registry_of(write).invoke("orders.get", {"order_id": "A"}))
+
+    def test_a_stop_tears_no_loop(self) -> None:
+        """Ctrl-C and the exit that a coroutine raises reach its caller, who may go on; the loop hears of nothing."""
+
+        async def main(loop: VirtualLoop) -> None:
+            for stop in (KeyboardInterrupt, SystemExit, GeneratorExit):
+                handler = Scripted(stop(), "x")
+                registry = registry_of(spec(handler))
+                with self.assertRaises(stop):
+                    await registry.invoke("orders.get", {"order_id": "A"})
+                self.assertEqual(await registry.invoke("orders.get", {"order_id": "A"}), {"ok": True, "data": "x"})
+            gc.collect()
+
+        self.run_virtual(main)
+
+    def test_the_log_says_what_the_answer_does_not(self) -> None:
+        """Each passing fault, a test of safety that broke, a status query that broke, a name that is not there."""
+
+        def broken(*_: Any, **__: Any) -> Any:
+            raise KeyError("hunter2")
+
+        async def status(key: str, arguments: dict[str, Any]) -> Status:
+            raise KeyError("hunter2")
+
+        logging.disable(logging.NOTSET)
+        with self.assertLogs(LOG, logging.INFO) as log:
+            self.call(spec(Scripted(ConnectionError("hunter2"), ConnectionError("hunter2"), "x")))
+        self.assertEqual(len(log.records), 2)
+        self.assertEqual([record.exc_info is not None for record in log.records], [True, True])
+        with self.assertLogs(LOG, logging.WARNING) as log:
+            registry_of(spec(Scripted("x"), concurrency_safe=broken)).is_concurrency_safe(
+                "orders.get", {"order_id": "A"}
+            )
+        self.assertIn("hunter2", log.output[0])
+        with self.assertLogs(LOG, logging.WARNING) as log:
+            self.call(spec(Scripted(ConnectionError()), "reversible_write", status_query=status))
+        self.assertIn("status query", log.output[0])
+        self.assertIn("hunter2", log.output[0])
+        with self.assertLogs(LOG, logging.WARNING) as log:
+            self.call(spec(Scripted(ConnectionError()), "reversible_write"))
+        self.assertEqual(len(log.records), 1)  # who has no status query is not told that it failed
+        with self.assertLogs(LOG, logging.INFO) as log:
+            invoke_tool(ToolRegistry(), "hunter2", {})
+        self.assertNotIn("hunter2", log.output[0])
+
+    def test_a_handler_that_returns_something_to_wait_for_fails(self) -> None:
+        """It forgot to be async, or to wait: what it returned is closed, not shown."""
 
         async def inner() -> str:
             return "x"
 
-        registry = registry_of(spec(lambda order_id: inner(), parameters=None))
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            self.assertEqual(asyncio.run(registry.invoke("orders.get", {"order_id": "A"})), failure("tool_failure"))
-            gc.collect()
-        self.assertEqual(caught, [])
+        async def outer(order_id: str) -> Any:
+            return inner()
+
+        for handler in (lambda order_id: inner(), outer):
+            registry = registry_of(spec(handler, parameters=None))
+            with self.subTest(handler=handler), warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                self.assertEqual(asyncio.run(registry.invoke("orders.get", {"order_id": "A"})), failure("tool_failure"))
+                gc.collect()
+            self.assertEqual(caught, [])
 
 
 class Results(RegistryTestCase):
@@ -1286,7 +1568,10 @@ class Time(RegistryTestCase):
             landed.set()
             return "late"
 
-        registry = registry_of(spec(blocking, "reversible_write", parameters=None))
+        async def status(key: str, arguments: dict[str, Any]) -> Status:
+            return Status("not_done")
+
+        registry = registry_of(spec(blocking, "reversible_write", parameters=None, status_query=status))
 
         async def main(loop: VirtualLoop) -> None:
             before = loop.time()
@@ -1351,6 +1636,8 @@ class Time(RegistryTestCase):
         for call in left:
             call.progress("much later")
         self.assertEqual(heard, ["half", "whole"])
+        unheard = spec(talks, parameters=None, context_argument="call")
+        self.assertEqual(self.call(unheard), {"ok": True, "data": "done"})  # nobody asked for progress
         with self.assertRaises(RegistryError) as caught:
             asyncio.run(registry_of(slow).invoke("orders.get", {}, progress=7))  # type: ignore[arg-type]
         self.assertEqual(caught.exception.field, "progress")
@@ -1446,12 +1733,14 @@ class Concurrency(RegistryTestCase):
 
             first = spec(handler, "reversible_write", parameters=None, name="first", timeout_seconds=100)
             second = spec(handler, "reversible_write", parameters=None, name="second", max_concurrency=1)
-            registry = registry_of(first, second, max_running=1)
+            third = spec(handler, "reversible_write", parameters=None, name="third")
+            registry = registry_of(first, second, third, max_running=1)
             busy = loop.create_task(registry.invoke("first", {"order_id": "A"}))
             await asyncio.sleep(0)
-            before = loop.time()
-            self.assertEqual(await registry.invoke("second", {"order_id": "B"}), failure("transient_failure"))
-            self.assertAlmostEqual(loop.time() - before, 1.0)
+            for name in ("second", "third"):
+                before = loop.time()
+                self.assertEqual(await registry.invoke(name, {"order_id": "B"}), failure("transient_failure"))
+                self.assertAlmostEqual(loop.time() - before, 1.0)
             self.assertEqual(calls, ["A"])
             gate.set_result(None)
             self.assertEqual(await busy, {"ok": True, "data": "A"})
@@ -1477,6 +1766,54 @@ class Concurrency(RegistryTestCase):
             self.assertEqual(await registry.invoke("narrow", {"order_id": "0"}), failure("transient_failure"))
             self.assertAlmostEqual(loop.time() - before, 1.0)
             self.assertEqual([(await first)["ok"], (await second)["ok"]], [True, True])
+
+        self.run_virtual(main)
+
+    def test_a_call_that_gets_no_place_of_its_tool_was_not_made(self) -> None:
+        """The place belongs to another call of the tool, and the registry has enough."""
+
+        async def main(loop: VirtualLoop) -> None:
+            calls: list[str] = []
+            gate = loop.create_future()
+
+            async def handler(order_id: str) -> str:
+                calls.append(order_id)
+                await gate
+                return order_id
+
+            registry = registry_of(spec(handler, parameters=None, max_concurrency=1, timeout_seconds=100))
+            busy = loop.create_task(registry.invoke("orders.get", {"order_id": "A"}))
+            await asyncio.sleep(0)
+            answer = await registry.invoke("orders.get", {"order_id": "B"}, remaining=lambda: 1.0)
+            self.assertEqual((answer, calls, registry.running), (failure("transient_failure"), ["A"], 1))
+            gate.set_result(None)
+            self.assertEqual(await busy, {"ok": True, "data": "A"})
+
+        self.run_virtual(main)
+
+    def test_a_cancel_in_the_second_wait_gives_the_first_place_back(self) -> None:
+        """A tool's own place is not lost with a call that was still waiting for one of the registry's."""
+
+        async def main(loop: VirtualLoop) -> None:
+            gate = loop.create_future()
+
+            async def handler(order_id: str) -> str:
+                await gate
+                return order_id
+
+            wide = spec(handler, parameters=None, name="wide")
+            narrow = spec(handler, parameters=None, name="narrow", max_concurrency=1)
+            registry = registry_of(wide, narrow, max_running=1)
+            busy = loop.create_task(registry.invoke("wide", {"order_id": "A"}))
+            await asyncio.sleep(0)
+            waiting = loop.create_task(registry.invoke("narrow", {"order_id": "B"}))
+            await asyncio.sleep(0)
+            waiting.cancel()
+            with self.assertRaises(asyncio.CancelledError):
+                await waiting
+            gate.set_result(None)
+            self.assertEqual(await busy, {"ok": True, "data": "A"})
+            self.assertEqual(await registry.invoke("narrow", {"order_id": "C"}), {"ok": True, "data": "C"})
 
         self.run_virtual(main)
 
@@ -1563,6 +1900,299 @@ class Concurrency(RegistryTestCase):
             registry = registry_of(spec(Scripted("x"), concurrency_safe=safe))
             self.assertIs(registry.is_concurrency_safe("orders.get", arguments), expected)
             self.assertIs(registry.is_concurrency_safe("other", arguments), False)
+
+
+class Attempts(RegistryTestCase):
+    """One attempt alone: its place, its timer, its end."""
+
+    def run_alone(
+        self, handler: Callable[..., Any], *, asynchronous: bool = True, stop: Stop | None = None
+    ) -> Coroutine[Any, Any, Ending]:
+        """Run a handler for at most a second, with a grace of another."""
+        return attempt.run(
+            handler, {}, asynchronous=asynchronous, seconds=1.0, grace_seconds=1.0, on_end=lambda: None, stop=stop
+        )
+
+    def test_a_free_place_is_taken_without_waiting(self) -> None:
+        """The last one too, and one place each."""
+
+        async def main(loop: VirtualLoop) -> None:
+            places = Places(2)
+            before = loop.time()
+            for left in (1, 0):
+                self.assertTrue(await places.take(1.0))
+                self.assertEqual((places.free, loop.time()), (left, before))
+            self.assertFalse(await places.take(1.0))
+
+        self.run_virtual(main)
+
+    def test_who_waits_in_a_loop_that_is_closed_gets_no_place(self) -> None:
+        """What is given back goes to the next who waits, or is free."""
+        places = Places(1)
+        left: list[Coroutine[Any, Any, bool]] = []
+
+        async def leave(loop: VirtualLoop) -> None:
+            left.append(places.take(60.0))
+            left[-1].send(None)  # it waits now, and nobody will go on with it
+
+        async def wait(loop: VirtualLoop) -> None:
+            waiting = loop.create_task(places.take(60.0))
+            await asyncio.sleep(0)
+            places.give_back()
+            self.assertTrue(await waiting)
+
+        self.assertTrue(places.take_now())
+        self.run_virtual(leave)
+        self.run_virtual(wait)
+        self.assertEqual(places.free, 0)
+        self.run_virtual(leave)
+        places.give_back()
+        self.assertEqual(places.free, 1)
+        for one in left:
+            one.close()
+
+    def test_no_timer_outlives_an_attempt(self) -> None:
+        """The one that would have ended a handler, or the wait for a place, is taken back when it is not needed."""
+
+        async def main(loop: VirtualLoop) -> None:
+            timers: list[asyncio.TimerHandle] = []
+            call_later = loop.call_later
+
+            def noted(*arguments: Any, **options: Any) -> asyncio.TimerHandle:
+                timers.append(call_later(*arguments, **options))
+                return timers[-1]
+
+            async def handler() -> str:
+                await asyncio.sleep(0)
+                return "x"
+
+            places = Places(1)
+            self.assertTrue(places.take_now())
+            with mock.patch.object(loop, "call_later", noted):
+                self.assertEqual((await self.run_alone(handler)).value, "x")
+                loop.call_soon(places.give_back)
+                self.assertTrue(await places.take(1.0))
+            self.assertEqual([timer.cancelled() for timer in timers], [True, True])
+
+        self.run_virtual(main)
+
+    def test_a_cancel_that_a_handler_raises_is_in_its_ending(self) -> None:
+        """It is for the caller to raise it again."""
+
+        async def gives_up() -> None:
+            raise asyncio.CancelledError
+
+        async def main(loop: VirtualLoop) -> None:
+            ending = await self.run_alone(gives_up)
+            self.assertIsInstance(ending.error, asyncio.CancelledError)
+            self.assertTrue(ending.ended)
+
+        self.run_virtual(main)
+
+    def test_a_task_that_is_cancelled_says_so(self) -> None:
+        """Who ends all tasks of a loop sees that the handler's has obeyed."""
+
+        async def main(loop: VirtualLoop) -> None:
+            running = loop.create_task(self.run_alone(never))
+            for _ in range(3):
+                await asyncio.sleep(0)
+            (task,) = asyncio.all_tasks() - {running, asyncio.current_task()}
+            task.cancel()
+            self.assertIsInstance((await running).error, asyncio.CancelledError)
+            self.assertTrue(task.cancelled())
+
+        self.run_virtual(main)
+
+    def test_ctrl_c_of_a_handler_that_was_given_up_is_not_lost(self) -> None:
+        """Nobody waits for it any more, so it comes out of the loop."""
+
+        async def interrupted() -> None:
+            try:
+                await never()
+            finally:
+                raise KeyboardInterrupt
+
+        loop = VirtualLoop()
+        self.addCleanup(loop.close)
+        running = loop.create_task(self.run_alone(interrupted))
+        with self.assertRaises(KeyboardInterrupt):
+            loop.run_until_complete(running)
+        ending = loop.run_until_complete(running)
+        self.assertIsInstance(ending.error, TimeoutError)
+        self.assertTrue(ending.ended)
+
+    def test_a_task_that_ignores_its_end_is_kept_until_it_ends(self) -> None:
+        """The loop itself holds tasks weakly only."""
+
+        async def main(loop: VirtualLoop) -> None:
+            gate = loop.create_future()
+
+            async def stubborn() -> None:
+                while not gate.done():
+                    try:
+                        await asyncio.shield(gate)
+                    except asyncio.CancelledError:
+                        pass
+
+            before = set(attempt._abandoned)
+            self.assertFalse((await self.run_alone(stubborn)).ended)
+            kept = attempt._abandoned - before
+            self.assertEqual(len(kept), 1)
+            gate.set_result(None)
+            await asyncio.wait(kept)
+            await asyncio.sleep(0)
+            self.assertEqual(attempt._abandoned - before, set())
+
+        self.run_virtual(main)
+
+    def test_a_failure_that_comes_too_late_stands_in_the_log(self) -> None:
+        """Who ends well or by the cancel after its time does not."""
+
+        async def fails() -> None:
+            try:
+                await never()
+            finally:
+                raise KeyError("late")
+
+        async def polite() -> None:
+            try:
+                await never()
+            except asyncio.CancelledError:
+                pass
+
+        logging.disable(logging.NOTSET)
+        with self.assertLogs(LATE_LOG, logging.INFO) as log:
+            self.assertTrue(self.run_virtual(lambda loop: self.run_alone(fails)).ended)
+        self.assertEqual(len(log.records), 1)
+        self.assertIn("KeyError: 'late'", log.output[0])
+        for handler in (polite, never):
+            with self.subTest(handler=handler), self.assertNoLogs(LATE_LOG, logging.INFO):
+                self.assertTrue(self.run_virtual(lambda loop, handler=handler: self.run_alone(handler)).ended)  # type: ignore[misc]
+
+    def test_from_python_3_12_a_handler_starts_at_once(self) -> None:
+        """Its task is told so there, and one that waits for nothing is over before anybody waits for it."""
+        started: list[dict[str, Any]] = []
+
+        async def main(loop: VirtualLoop) -> None:
+            ended: list[bool] = []
+
+            async def handler() -> str:
+                return "x"
+
+            def task(body: Coroutine[Any, Any, None], **options: Any) -> None:
+                started.append(options)
+                with self.assertRaises(StopIteration):
+                    body.send(None)
+
+            for version in ((3, 12), (3, 13)):
+                execution = attempt._Execution(handler, {}, lambda: ended.append(True))
+                with (
+                    mock.patch.object(attempt, "sys", types.SimpleNamespace(version_info=version)),
+                    mock.patch.object(asyncio, "Task", task),
+                ):
+                    execution.start(loop)
+                self.assertEqual((execution.ending.value, execution.ended), ("x", True))
+            self.assertEqual(started, [{"loop": loop, "eager_start": True}] * 2)
+            self.assertEqual(ended, [True, True])
+            execution = attempt._Execution(handler, {}, lambda: None)
+            with mock.patch.object(attempt, "sys", types.SimpleNamespace(version_info=(3, 11, 9))):
+                await execution.start(loop)
+            self.assertEqual((execution.ending.value, len(started)), ("x", 2))
+
+        self.run_virtual(main)
+
+    def test_a_system_without_threads_has_called_nobody(self) -> None:
+        """A passing fault, for a write too, and the place is free again."""
+        calls: list[str] = []
+
+        def plain(order_id: str) -> None:
+            calls.append(order_id)
+
+        registry = registry_of(spec(plain, "reversible_write", parameters=None))
+
+        async def main(loop: VirtualLoop) -> None:
+            with mock.patch.object(threading.Thread, "start", side_effect=RuntimeError("can't start new thread")):
+                answer = await registry.invoke("orders.get", {"order_id": "A"})
+            self.assertEqual((answer, calls, registry.running), (failure("transient_failure"), [], 0))
+
+        self.run_virtual(main)
+
+    def test_a_cancel_of_the_caller_tells_a_thread_to_stop_and_waits_for_it(self) -> None:
+        """It comes out when the thread has ended, within the grace."""
+        entered, saw_it, may_end = threading.Event(), threading.Event(), threading.Event()
+        steps: list[str] = []
+
+        def patient(order_id: str, call: CallContext) -> None:
+            entered.set()
+            while not call.is_stopped():
+                pass
+            saw_it.set()
+            may_end.wait(60)
+            steps.append("the thread ends")
+
+        async def main() -> None:
+            one = spec(patient, parameters=None, context_argument="call", timeout_seconds=60)
+            registry = registry_of(one, grace_seconds=60)
+            task = asyncio.create_task(registry.invoke("orders.get", {"order_id": "A"}))
+            while not entered.is_set():
+                await asyncio.sleep(0)
+            task.cancel()
+            task.add_done_callback(lambda _: steps.append("the cancel comes out"))
+            while not saw_it.is_set():
+                await asyncio.sleep(0)
+            for _ in range(10):
+                await asyncio.sleep(0)
+            may_end.set()
+            with self.assertRaises(asyncio.CancelledError):
+                await task
+            self.assertEqual(registry.running, 0)
+
+        asyncio.run(main())
+        self.assertEqual(steps, ["the thread ends", "the cancel comes out"])
+
+    def test_a_cancel_of_the_caller_leaves_a_thread_that_nobody_can_tell(self) -> None:
+        """It comes out at once; the thread keeps its place until it ends."""
+        entered, may_end = threading.Event(), threading.Event()
+
+        def deaf(order_id: str) -> None:
+            entered.set()
+            may_end.wait(60)
+
+        async def main(loop: VirtualLoop) -> None:
+            registry = registry_of(spec(deaf, parameters=None, timeout_seconds=60))
+            task = loop.create_task(registry.invoke("orders.get", {"order_id": "A"}))
+            while not entered.is_set():
+                await asyncio.sleep(0)
+            before = loop.time()
+            task.cancel()
+            with self.assertRaises(asyncio.CancelledError):
+                await task
+            self.assertEqual((loop.time(), registry.running), (before, 1))
+            may_end.set()
+            while registry.running:
+                await asyncio.sleep(0)
+
+        self.run_virtual(main)
+
+    def test_a_thread_that_outlives_the_loop_ends_quietly_unless_it_fails(self) -> None:
+        """Its late value is for nobody; its late error is told where Python tells those of threads."""
+        told: list[type[BaseException] | None] = []
+        for fails in (False, True):
+            may_end = threading.Event()
+            threads: list[threading.Thread] = []
+
+            def late(may_end: threading.Event = may_end, threads: Any = threads, fails: bool = fails) -> None:
+                threads.append(threading.current_thread())
+                may_end.wait(60)
+                if fails:
+                    raise KeyError("late")
+
+            with mock.patch.object(threading, "excepthook", lambda unhandled: told.append(unhandled.exc_type)):
+                ending = self.run_virtual(lambda loop, late=late: self.run_alone(late, asynchronous=False))  # type: ignore[misc]
+                self.assertFalse(ending.ended)
+                may_end.set()
+                threads[0].join(60)
+            self.assertEqual(told, [KeyError] if fails else [])
 
 
 class OneSource(RegistryTestCase):
