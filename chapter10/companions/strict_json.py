@@ -147,7 +147,7 @@ def _is_cut_off(text: str, error: json.JSONDecodeError) -> bool:
     if error.msg.startswith("Unterminated string"):
         return True
     if error.msg.startswith("Invalid \\"):  # an escape; the position is just behind its backslash
-        return _OPEN_ESCAPE.match(text, max(0, error.pos - 1)) is not None
+        return _OPEN_ESCAPE.match(text, error.pos - 1) is not None
     return _BEGUN.match(text, error.pos) is not None
 
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import unittest
 from typing import Any
 
 from chapter10.companions.schema import (
     CHECKED_KEYWORDS,
     IGNORED_KEYWORDS,
+    MAX_SCHEMA_SIZE,
     MAX_STEPS,
     MAX_VIOLATIONS,
     SchemaError,
     Violation,
     compile_schema,
 )
+from chapter10.companions.schema_rules import MAX_NESTED, NAMES_A_STEP, TYPES
 
 NOT_APPLIED = (None, True, 1, "x", [1], {"a": 1})
 
@@ -23,11 +26,12 @@ TRUTH: dict[str, list[tuple[Any, list[Any], list[Any]]]] = {
         ({"type": "boolean"}, [True, False], [0, 1, "true", None]),
         ({"type": "integer"}, [0, -3, 3.0, 1e300], [True, 3.5, "3", None, [3]]),
         ({"type": "number"}, [0, 3.5, -1e9], [True, "3", None]),
-        ({"type": "string"}, ["", "\u4e2d"], [1, None, ["a"]]),
+        ({"type": "string"}, ["", "\u4e2d"], [1, 3.0, None, ["a"]]),
         ({"type": "array"}, [[], [1]], [{}, "[]", None]),
         ({"type": "object"}, [{}, {"a": 1}], [[], "{}", None]),
         ({"type": ["integer", "null"]}, [1, 2.0, None], [1.5, "1", False]),
         ({"type": ["string", "number", "boolean"]}, ["a", 1.5, True], [None, [], {}]),
+        ({"type": list(TYPES)}, [None, True, 1, 1.5, "a", [], {}], []),
     ],
     "properties": [
         (
@@ -43,6 +47,7 @@ TRUTH: dict[str, list[tuple[Any, list[Any], list[Any]]]] = {
     "additionalProperties": [
         ({"properties": {"a": {}}, "additionalProperties": False}, [{}, {"a": 1}, [1]], [{"a": 1, "b": 2}]),
         ({"additionalProperties": {"type": "integer"}}, [{}, {"x": 1}], [{"x": "1"}]),
+        ({"properties": {"a": {}}, "additionalProperties": {"type": "integer"}}, [{"a": "x", "b": 1}], [{"b": "1"}]),
         ({"additionalProperties": True}, [{"x": "1"}], []),
         (
             {"allOf": [{"properties": {"a": {}}}], "additionalProperties": False},
@@ -81,10 +86,16 @@ TRUTH: dict[str, list[tuple[Any, list[Any], list[Any]]]] = {
     "maximum": [({"maximum": 3}, [3, 3.0, -1, "9", True], [3.01, 4])],
     "exclusiveMinimum": [({"exclusiveMinimum": 1}, [1.01, 2, "0"], [1, 1.0, 0])],
     "exclusiveMaximum": [({"exclusiveMaximum": 1}, [0.99, "2"], [1, 1.0, 2])],
-    "minLength": [({"minLength": 2}, ["ab", "\U0001f600\U0001f600", 1, [1]], ["a", "\U0001f600"])],
+    "minLength": [
+        ({"minLength": 2}, ["ab", "\U0001f600\U0001f600", 1, [1]], ["a", "\U0001f600"]),
+        ({"minLength": 0}, ["", "a"], []),
+    ],
     "maxLength": [({"maxLength": 2.0}, ["ab", "\U0001f600\U0001f600", 123], ["abc"])],
     "minItems": [({"minItems": 1}, [[0], {}, ""], [[]])],
-    "maxItems": [({"maxItems": 1}, [[], [0], {"a": 1, "b": 2}], [[0, 0]])],
+    "maxItems": [
+        ({"maxItems": 1}, [[], [0], {"a": 1, "b": 2}], [[0, 0]]),
+        ({"maxItems": 0}, [[]], [[0]]),
+    ],
     "pattern": [({"pattern": "^a+$"}, ["aa", 5, None, ["b"]], ["", "ab", "a\n"])],
     "$ref": [
         ({"$ref": "#/$defs/a", "$defs": {"a": {"type": "integer"}}}, [1], ["1"]),
@@ -120,6 +131,30 @@ class Keywords(unittest.TestCase):
                     self.assertEqual(validator.validate(value), [], (schema, value))
                 for value in refused:
                     self.assertNotEqual(validator.validate(value), [], (schema, value))
+
+    def test_what_a_schema_accepts_its_opposite_refuses(self) -> None:
+        """The tables again, the other way round: `not` only decides, and asks for no reason."""
+        turned = 0
+        for rows in TRUTH.values():
+            for schema, accepted, refused in rows:
+                if "$ref" in json.dumps(schema):
+                    continue  # its pointers start at the root
+                opposite = compile_schema({"not": schema})
+                for value in accepted:
+                    self.assertEqual([found.keyword for found in opposite.validate(value)], ["not"], (schema, value))
+                for value in refused:
+                    self.assertEqual(opposite.validate(value), [], (schema, value))
+                turned += 1
+        self.assertGreater(turned, 40)
+
+    def test_an_alternative_that_fits_ends_the_search(self) -> None:
+        """What stands behind it is not looked at, however expensive it would be."""
+        chain = {f"d{n}": {"$ref": f"#/$defs/d{n + 1}"} for n in range(MAX_NESTED)} | {f"d{MAX_NESTED}": True}
+        costly = {"$ref": "#/$defs/d0"}
+
+        self.assertEqual(compile_schema({"$defs": chain, "anyOf": [True, costly]}).validate(1), [])
+        (found,) = compile_schema({"$defs": chain, "anyOf": [costly, True]}).validate(1)
+        self.assertEqual(found.keyword, "limit")
 
     def test_every_checked_keyword_has_a_truth_table(self) -> None:
         """A new keyword without a table of its own does not pass."""
@@ -174,21 +209,27 @@ class Violations(unittest.TestCase):
                     "list": {"items": {"properties": {"n": {"maximum": 5}}, "required": ["n"]}},
                     "one": {"anyOf": [{"const": 1}, {"const": 2}]},
                     "two": {"allOf": [{"minLength": 2}, {"pattern": "^x"}]},
+                    "three": {"enum": [1, 2]},
+                    "four": {"const": 1},
                 },
                 "additionalProperties": False,
             }
         )
 
-        found = validator.validate({"a/b": True, "list": [{"n": 6}, {}], "one": 3, "two": "a", "limt": 1})
+        found = validator.validate(
+            {"a/b": True, "list": [{"n": 6}, {}], "one": 3, "two": "a", "limt": 1, "three": 3, "four": 3}
+        )
 
         self.assertEqual(
             found,
             [
                 Violation("/limt", "additionalProperties", "is not a property of this tool or object"),
                 Violation("/a~1b", "type", "is not of type integer"),
+                Violation("/four", "const", "is not the one allowed value"),
                 Violation("/list/0/n", "maximum", "is more than 5"),
                 Violation("/list/1/n", "required", "is missing"),
                 Violation("/one", "anyOf", "fits none of the alternatives"),
+                Violation("/three", "enum", "is not one of the listed values"),
                 Violation("/two", "minLength", "has fewer characters than 2"),
                 Violation("/two", "pattern", "does not match the pattern"),
             ],
@@ -265,11 +306,12 @@ class Refusals(unittest.TestCase):
             ({"$ref": "https://example.com/x"}, "$ref", ""),
             ({"items": {"$ref": "other.json#/a"}}, "$ref", "/items"),
             ({"$ref": "#anchor"}, "$ref", ""),
+            ({"properties": {"a": {"$ref": "#anchor"}}}, "$ref", "/properties/a"),
             ({"$ref": "#/$defs/none"}, "$ref", ""),
             ({"x-defs": {"a": {}}, "$ref": "#/x-defs/a"}, "$ref", ""),
             ({"enum": [{}], "$ref": "#/enum/0"}, "$ref", ""),
-            ({"$ref": "#/a~2"}, "$ref", ""),
-            ({"$ref": "#/%zz"}, "$ref", ""),
+            ({"$ref": "#/$defs/a~2", "$defs": {"a~2": {}}}, "$ref", ""),
+            ({"$ref": "#/$defs/%zz", "$defs": {"%zz": {}}}, "$ref", ""),
             ({"$ref": "#/%ff"}, "$ref", ""),
             ({"$schema": "http://json-schema.org/draft-04/schema#"}, "$schema", ""),
             ({"$schema": 7}, "$schema", ""),
@@ -305,6 +347,8 @@ class Refusals(unittest.TestCase):
             ({"maxItems": 1.5}, "maxItems", ""),
             ({"anyOf": []}, "anyOf", ""),
             ({"oneOf": {}}, "oneOf", ""),
+            ({"allOf": {"a": True}}, "allOf", ""),
+            ({"oneOf": 5}, "oneOf", ""),
             ({"not": 0}, "", "/not"),
             ({"$ref": 1}, "$ref", ""),
             ({"$defs": []}, "$defs", ""),
@@ -318,6 +362,14 @@ class Refusals(unittest.TestCase):
         ]
         for schema, keyword, path in refused:
             self.assert_refused(schema, "invalid_schema", keyword, path)
+
+    def test_a_schema_is_taken_up_to_its_size(self) -> None:
+        """The last character passes, one more does not; a listed value has as many items as a check has steps."""
+        empty = len('{"title":""}')
+        compile_schema({"title": "x" * (MAX_SCHEMA_SIZE - empty)})
+        self.assert_refused({"title": "x" * (MAX_SCHEMA_SIZE - empty + 1)}, "invalid_schema", "", "")
+        compile_schema({"const": [0] * MAX_STEPS})
+        self.assert_refused({"const": [0] * (MAX_STEPS + 1)}, "invalid_schema", "", "")
 
     def test_a_reference_that_never_goes_into_the_value_is_refused(self) -> None:
         """A circle of references would ask the same question for ever."""
@@ -336,6 +388,8 @@ class Refusals(unittest.TestCase):
         self.assert_refused(beside, "unsupported_keyword", "$ref", "/items")
 
         compile_schema({"$schema": draft, "definitions": {"a": {}}, "items": {"$ref": "#/definitions/a", "title": "t"}})
+        words: dict[str, Any] = dict.fromkeys(IGNORED_KEYWORDS, "word")
+        compile_schema({"$schema": draft, "definitions": {"a": {}}, "$ref": "#/definitions/a", "$defs": {}, **words})
         compile_schema({**beside, "$schema": "https://json-schema.org/draft/2020-12/schema"})
 
     def test_a_schema_is_copied(self) -> None:
@@ -350,6 +404,35 @@ class Refusals(unittest.TestCase):
 
 class Bounds(unittest.TestCase):
     """Every check ends."""
+
+    def test_the_published_limits_are_these(self) -> None:
+        """What a reader is told of sizes, steps, depth and the number of reasons."""
+        self.assertEqual(
+            (MAX_SCHEMA_SIZE, MAX_STEPS, MAX_NESTED, MAX_VIOLATIONS, NAMES_A_STEP), (262_144, 100_000, 150, 20, 32)
+        )
+
+    def test_depth_is_counted_to_the_last_subschema(self) -> None:
+        """A chain of as many as the bound says passes, one more does not, whatever was looked at before it."""
+        for before in ([], [True] * 9, [{"anyOf": [False] * 9 + [True]}]):
+            for depth, keywords in ((MAX_NESTED, []), (MAX_NESTED + 1, ["limit"])):
+                links = depth - 2  # under the root and the last
+                chain = {f"d{n}": {"$ref": f"#/$defs/d{n + 1}"} for n in range(links)} | {f"d{links}": True}
+                validator = compile_schema({"$defs": chain, "allOf": [*before, {"$ref": "#/$defs/d1"}]})
+                with self.subTest(before=before, depth=depth):
+                    self.assertEqual([found.keyword for found in validator.validate(1)], keywords)
+
+    def test_many_names_cost_little(self) -> None:
+        """A wide object leaves enough for the rules behind the one that looked at its names."""
+        names = [f"name_{number}" for number in range(3200)]
+        wide = dict.fromkeys(names, 1)
+        for schema in ({"allOf": [{"required": names}, True]}, {"properties": {"name_0": {"type": "integer"}}}):
+            self.assertEqual(compile_schema(schema).validate(wide), [])
+
+    def test_an_array_is_not_compared_where_no_array_is_listed(self) -> None:
+        """However long it is, it is simply another value."""
+        (found,) = compile_schema({"enum": [0, "a"]}).validate([0] * (MAX_STEPS + 1))
+
+        self.assertEqual(found.keyword, "enum")
 
     def test_recursive_references_follow_the_value(self) -> None:
         """A tree of nodes is checked to its leaves, and a wrong leaf has its path."""
@@ -420,6 +503,8 @@ class Bounds(unittest.TestCase):
         validator = compile_schema({"anyOf": [{"const": [n]} for n in range(100)]})
 
         self.assertEqual([found.keyword for found in validator.validate([0] * 5000)], ["limit"])
+        objects = compile_schema({"anyOf": [{"const": {"n": n}} for n in range(100)]})
+        self.assertEqual([found.keyword for found in objects.validate({str(n): 0 for n in range(5000)})], ["limit"])
 
     def test_a_schema_that_doubles_ends_at_the_steps_whatever_it_asks(self) -> None:
         """Long lists of names and long texts use up what a check has, and not only the subschemas do."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import random
 import unittest
+from unittest import mock
 
+from chapter10.companions import strict_json as strict_json_module
 from chapter10.companions.strict_json import (
     MAX_INTEGER_BITS,
     MAX_JSON_DEPTH,
@@ -74,6 +76,16 @@ class Reading(unittest.TestCase):
         with self.assertRaises(JsonError) as caught:
             strict_json(b"1")  # type: ignore[arg-type]
         self.assertEqual(caught.exception.code, "json_type")
+
+    def test_the_published_limits_are_these(self) -> None:
+        """What a reader is told of depth, size, integers and what is shown of a key."""
+        self.assertEqual((MAX_JSON_DEPTH, MAX_JSON_SIZE, MAX_INTEGER_BITS, MAX_SHOWN_KEY), (64, 1_000_000, 1024, 80))
+
+    def test_a_text_is_read_up_to_its_limit(self) -> None:
+        """The longest text and the largest integer pass."""
+        self.assertEqual(strict_json(" " * (MAX_JSON_SIZE - 1) + "1"), 1)
+        largest = (1 << MAX_INTEGER_BITS) - 1
+        self.assertEqual(strict_json(str(largest)), largest)
 
     def test_half_a_text_is_cut_off_wherever_it_was_cut(self) -> None:
         """Every proper beginning of an object is told apart from one that is wrong.
@@ -164,7 +176,27 @@ class Copying(unittest.TestCase):
             self.assertEqual(caught.exception.code, code)
         self.assertEqual(len(copy_json("x" * (MAX_JSON_SIZE - 1))), MAX_JSON_SIZE - 1)
 
+    def test_size_is_counted_to_the_last_character(self) -> None:
+        """One for each item, and the characters of texts and keys: the last that fits, and one more."""
+        table: list[tuple[object, object]] = [
+            ("x" * 9, "x" * 10),
+            ([0] * 9, [0] * 10),
+            ([["x" * 3], "x" * 3], [["x" * 3], "x" * 4]),
+            ({"k": "x" * 7}, {"k": "x" * 8}),
+            ({"k": "\u4e2d" * 7}, {"k": "\u4e2d" * 8}),
+            ({"k": "xxx", "l": "yy"}, {"k": "xxx", "l": "yyy"}),
+            ({"key": [0, "xxx"]}, {"key": [0, "xxxx"]}),
+        ]
+        with mock.patch.object(strict_json_module, "MAX_JSON_SIZE", 10):
+            for fits, too_long in table:
+                with self.subTest(fits=fits):
+                    self.assertEqual(copy_json(fits), fits)
+                    with self.assertRaises(JsonError) as caught:
+                        copy_json(too_long)
+                    self.assertEqual(caught.exception.code, "json_too_long")
+
     def test_a_path_shows_little_of_a_long_key(self) -> None:
         """A key of a million characters does not come back in an error."""
+        self.assertEqual(pointer(("k" * MAX_SHOWN_KEY,)), "/" + "k" * MAX_SHOWN_KEY)
         self.assertEqual(pointer(("k" * 1000, 2)), "/" + "k" * MAX_SHOWN_KEY + ".../2")
         self.assertEqual(pointer(("\ud800",)), "/?")
