@@ -322,6 +322,4 @@ def _is_text(text: object) -> bool:
 
 
 def _is_clean(text: str) -> bool:
-    if text.isascii():
-        return "\0" not in text
-    return "\0" not in text and not any("\ud800" <= character <= "\udfff" for character in text)
+    return "\0" not in text and (text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text))

@@ -38,6 +38,8 @@ from chapter10.companions.tool_calls import (
     ToolCall,
     ToolPipeline,
     ToolResult,
+    cancelled_answer,
+    invalid_arguments,
     parse_arguments,
 )
 from chapter10.jobs import STATES
@@ -225,6 +227,34 @@ class Parts(unittest.TestCase):
         imported = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
         self.assertNotIn("chapter10.companions.result_budget", imported)
         self.assertIn("shape_result", inspect.signature(StreamingToolExecutor).parameters)
+
+    def test_what_is_left_out_of_a_record_is_the_careful_choice(self) -> None:
+        """A call is a plain write, a result a success that ran; two results are equal whatever caused them."""
+        call = ToolCall("1", "t")
+        self.assertEqual(
+            (call.arguments, call.cut_off, call.cancels_siblings, call.read_only), ("{}", False, False, False)
+        )
+        result = ToolResult("1", "t", "text")
+        self.assertEqual((result.is_error, result.code, result.started, result.cause), (False, None, True, None))
+        self.assertEqual(result, ToolResult("1", "t", "text", cause=KeyError("secret")))
+        self.assertNotIn("secret", repr(ToolResult("1", "t", "text", cause=KeyError("secret"))))
+        self.assertEqual((CallFailure("no").code, CallFailure("no").local), ("tool_failure", False))
+        self.assertEqual(Progress("1", 1, None).dropped, 0)
+
+    def test_an_answer_that_is_made_here_ends_no_sibling(self) -> None:
+        """A cancel and arguments that are none concern their own call."""
+        for started in (False, True):
+            self.assertTrue(cancelled_answer(ToolCall("1", "t"), CALL_CANCELLED, started).local)
+        for cut_off in (False, True):
+            self.assertTrue(invalid_arguments(cut_off).local)
+
+    def test_only_the_first_cancel_of_a_scope_counts(self) -> None:
+        """It says so, and what was to be told is told once."""
+        told: list[str] = []
+        scope = CancelScope(on_cancel=told.append)
+
+        self.assertEqual((scope.cancel(USER_INTERRUPT), scope.cancel(SIBLING_ERROR)), (True, False))
+        self.assertEqual((scope.reason, told), (USER_INTERRUPT, [USER_INTERRUPT]))
 
 
 class Arguments(unittest.TestCase):
@@ -582,6 +612,10 @@ class Door(ExecutorTestCase):
             ToolCall("x" * 201, "t"),
             ToolCall("a\0", "t"),
             ToolCall("\ud800", "t"),
+            ToolCall("\udfff", "t"),
+            ToolCall("\u4e2d\0", "t"),
+            ToolCall("a", "t" * 201),
+            ToolCall("a", 1),  # type: ignore[arg-type]
             ToolCall(1, "t"),  # type: ignore[arg-type]
             ToolCall("a", ""),
             ToolCall("a", "t", description="d" * 201),
@@ -593,7 +627,12 @@ class Door(ExecutorTestCase):
             with self.subTest(call=repr(call)[:50]), self.assertRaises(ExecutorError) as caught:
                 executor.add(call)
             self.assertEqual(str(caught.exception), "bad_input")
-        self.assertEqual(await executor.results(), [])
+        self.assertEqual(executor.statistics().queued, 0)
+        longest = ToolCall("\u4e2d" * 200, "t" * 200, description="\ue000" * 200)
+        executor.add(longest)
+        await settle()
+        await self.stage.end(longest.call_id, "done")
+        self.assertEqual([result.call_id for result in await executor.results()], [longest.call_id])
 
     async def test_bad_options_are_refused(self) -> None:
         """A limit or a grace that is no number in range, a `run` that is nothing to call."""
