@@ -10,6 +10,7 @@ import random
 import sqlite3
 import unittest
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -127,6 +128,21 @@ class OutboxTestCase(FolderTestCase):
             call()
         self.assertEqual((code, code), (caught.exception.code, str(caught.exception)))
 
+    def awaited(self) -> Iterator[Callable[[sqlite3.Connection], Any]]:
+        """Yield functions whose answer wants to be awaited: a coroutine, which must be closed afterwards, and more."""
+
+        async def network() -> None:
+            """Never started."""
+
+        class Other:
+            def __await__(self) -> Iterator[None]:
+                yield
+
+        coroutine = network()
+        yield lambda db: coroutine
+        self.assertEqual(inspect.CORO_CLOSED, inspect.getcoroutinestate(coroutine))
+        yield lambda db: Other()
+
     def plain(self) -> PlainOutbox:
         return PlainOutbox(self.database.connection)
 
@@ -204,10 +220,8 @@ class RecordTest(OutboxTestCase):
         Claims: I4-101.
         """
 
-        async def network(db: sqlite3.Connection) -> None:
-            """Never started."""
-
-        self.assert_code("bad_input", lambda: self.do(network))
+        for business in self.awaited():
+            self.assert_code("bad_input", partial(self.do, business))
         self.assertEqual((0, 0), self.counts())
 
     def test_a_repeat_after_an_unclear_commit_is_the_same_event(self) -> None:
@@ -1169,6 +1183,57 @@ class UpkeepTest(OutboxTestCase):
         self.assertEqual((1, 0), (self.outbox.forget(HORIZON_S), self.outbox.forget(HORIZON_S)))
         self.assert_code("not_found", lambda: self.outbox.status("sent"))
 
+    def test_each_verb_is_one_transaction(self) -> None:
+        """It takes the write lock before it looks, and its last statement is the commit."""
+        said: list[str] = []
+        consumer = Consumer(self.database, "c", clock=self.clock, retention_s=HORIZON_S)
+        claimed: list[Batch] = []
+        self.record("sent", "dead", "gone", "withdrawn")
+
+        def claim() -> None:
+            batch = self.outbox.claim(3)
+            assert batch is not None
+            claimed.append(batch)
+
+        def mark() -> None:
+            kinds: Any = ("sent", "refused_for_good", "refused_for_good")
+            batch = claimed[0]
+            self.outbox.mark(batch, [Verdict(one, kind) for one, kind in zip(batch.messages, kinds, strict=True)])
+
+        def forget() -> None:
+            self.clock.advance(HORIZON_S)
+            self.outbox.forget(HORIZON_S)
+
+        self.database.connection.set_trace_callback(said.append)
+        for verb in (
+            claim, mark, partial(self.outbox.withdraw, "withdrawn"), partial(self.outbox.replay, "dead"),
+            partial(self.outbox.discard, "gone"), partial(self.outbox.archive, 0), partial(consumer.handle, "e", repr),
+            forget, consumer.sweep,
+        ):  # fmt: skip
+            said.clear()
+            verb()
+            self.assertEqual(("BEGIN IMMEDIATE", "COMMIT", 1), (said[0], said[-1], said.count("BEGIN IMMEDIATE")))
+            self.assertGreater(len(said), 2)
+        self.assertEqual([("dead",)], self.database.rows("SELECT event_id FROM outbox"))
+
+    def test_who_opened_the_file_closes_it(self) -> None:
+        """A database that was given stays open; one that was opened by its path is closed, and once is enough."""
+        for of_mine, of_theirs in (
+            (Outbox(self.folder / "own.db", clock=self.clock), Outbox(self.database)),
+            (Consumer(self.folder / "in.db", "c", clock=self.clock), Consumer(self.database, "c")),
+        ):
+            with closing(of_theirs):
+                self.assertIsNotNone(of_mine.database.row("SELECT 1"))
+            self.assertIsNotNone(of_theirs.database.row("SELECT 1"))
+            of_mine.close()
+            of_mine.close()
+            with self.assertRaises(StoreError):
+                of_mine.database.row("SELECT 1")
+        with Outbox(self.folder / "own.db", clock=self.clock) as outbox:
+            self.assertIsNone(outbox.claim())
+        with self.assertRaises(StoreError):
+            outbox.claim()
+
     def test_repeated_queries_are_served_by_an_index(self) -> None:
         """Due rows, dead leases, queues, alarms and archive never walk the table."""
         for sql in (
@@ -1301,10 +1366,8 @@ class ConsumerTest(OutboxTestCase):
         Claims: I4-101.
         """
 
-        async def network(db: sqlite3.Connection) -> None:
-            """Never started."""
-
-        self.assert_code("bad_input", lambda: self.consumer().handle("e", network))
+        for effect in self.awaited():
+            self.assert_code("bad_input", partial(self.consumer().handle, "e", effect))
         self.assert_code("no_transaction", lambda: self.consumer().first_time_in(self.database.connection, "e"))
         self.assertTrue(self.consumer().handle("e", self.book))
 
