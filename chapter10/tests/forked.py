@@ -36,6 +36,8 @@ __all__ = ["Forked", "start_module"]
 
 CAN_FORK: Final = hasattr(os, "fork") and hasattr(socket, "send_fds")
 MOST_BYTES: Final = 1 << 16
+_ONE_AT_A_TIME: Final = threading.Lock()
+"""A request is answered before the next one is sent."""
 
 
 def start_module(module: str, arguments: Sequence[str]) -> Forked | subprocess.Popen[str]:
@@ -50,14 +52,15 @@ class Forked:
         (stdin, to_stdin), (from_stdout, stdout), (from_stderr, stderr) = os.pipe(), os.pipe(), os.pipe()
         from_status, status = os.pipe()
         request = json.dumps([module, list(arguments)]) + "\n"
-        socket.send_fds(_server(), [request.encode("ascii")], [stdin, stdout, stderr, status])
-        for end in (stdin, stdout, stderr, status):
-            os.close(end)
+        self._status = os.fdopen(from_status, encoding="ascii")
+        with _ONE_AT_A_TIME:
+            socket.send_fds(_server(), [request.encode("ascii")], [stdin, stdout, stderr, status])
+            for end in (stdin, stdout, stderr, status):
+                os.close(end)
+            self.pid = int(self._status.readline())
         self.stdin = os.fdopen(to_stdin, "w", encoding="utf-8", newline="\n")
         self.stdout = os.fdopen(from_stdout, encoding="utf-8")
         self.stderr = os.fdopen(from_stderr, encoding="utf-8")
-        self._status = os.fdopen(from_status, encoding="ascii")
-        self.pid = int(self._status.readline())
         self.returncode: int | None = None
 
     def poll(self) -> int | None:

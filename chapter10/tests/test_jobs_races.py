@@ -18,6 +18,7 @@ from chapter10.tests.forked import start_module
 from chapter10.tests.job_checker import contents, violations
 from chapter10.tests.job_killed import GOT_THROUGH, OPENING, WHOLE_LIFE, whole_life
 from chapter10.tests.job_support import AUGUST, REPORT, WRITES, JobTestCase
+from chapter10.tests.overlapping import overlapping
 from chapter10.tests.support import FolderTestCase
 
 CONNECT: Final = sqlite3.connect
@@ -228,6 +229,9 @@ class Kills(FolderTestCase):
     def remove(self, path: Path) -> None:
         for name in self.folder.glob(f"{path.name}*"):
             name.unlink()
+
+
+load_tests = overlapping(Races, Kills)
 
 
 if __name__ == "__main__":

@@ -30,6 +30,7 @@ from chapter10.companions.idempotency import IdempotencyError, IdempotencyStore,
 from chapter10.companions.outbox import Consumer, Outbox, OutboxWriter, Relay
 from chapter10.database import Database, StoreError
 from chapter10.tests.forked import Forked, start_module
+from chapter10.tests.overlapping import overlapping
 from chapter10.tests.support import FolderTestCase
 
 ME = "chapter10.tests.test_resilience_processes"
@@ -182,6 +183,9 @@ class TogetherTest(FolderTestCase):
         for key in range(7):
             mine = [name for name in sent if int(name[1:]) % 2 and int(name[1:]) % 7 == key]
             self.assertEqual(sorted(mine), mine)
+
+
+load_tests = overlapping(KilledTest, TogetherTest)
 
 
 # What the children run -----------------------------------------------------------------------

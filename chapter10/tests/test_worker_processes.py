@@ -24,6 +24,7 @@ from chapter10.companions.worker_log import WorkerLog, log_path
 from chapter10.jobs import MAX_ARGS_BYTES
 from chapter10.tests.forked import Forked, start_module
 from chapter10.tests.job_support import AUGUST, JULY, JobTestCase
+from chapter10.tests.overlapping import overlapping
 from chapter10.tests.support import TOP, child_environment
 from chapter10.tests.worker_process import child_command, child_of
 
@@ -396,3 +397,6 @@ class ChildrenAlone(unittest.TestCase):
         with self.assertRaises(AttemptOver):
             self.run_child("stubborn", context)
         self.assertTrue(callable(child_of("good", 1)))
+
+
+load_tests = overlapping(RealProcesses, Children)
