@@ -380,12 +380,11 @@ FREE_NAMES: Final = frozenset({"README.md", "README.zh-CN.md"})
 DEVICES: Final = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?")
 
 OUTSIDE: Final = re.compile(
-    r"(?<![\w.~])/(?:work|farm|root|home|Users)/|(?<![\w.~])/[t]mp/|[A-Z]:\\\\?Users"  # a folder of one machine
+    r"/(?<![\w.~]/)(?:work|farm|root|home|users|[t]mp)/|:(?<=[a-z]:)\\\\?users"  # a folder of one machine
     r"|[p]ypi\.org|[p]ythonhosted|[r]egistry\.npmjs|[p]roxy\.golang|[i]ndex-url"  # a registry
-    r"|\b[s]teering repo|\b[s]ubagent|\b[h]elper session|\b[A]I assistant|\b[C]o-Authored",
-    re.IGNORECASE,
+    r"|[s]teering repo|[s]ubagent|[h]elper session|[a]i assistant|[c]o-authored"
 )
-"""The repository speaks of the project alone."""
+"""In lower-case text: the repository speaks of the project alone. Each part begins with itself, which is fast."""
 
 MARKS: Final = re.compile(
     "[\u2713\u2714\u2717\u2718\u2705\u274c\u2190-\u21ff\u2264\u2265\u2500-\u259f\U0001f300-\U0001faff]"
@@ -776,12 +775,12 @@ class Files(LayoutTestCase):
 
     def test_the_repository_speaks_of_the_project_alone(self) -> None:
         """No path of one machine, no registry, nobody who is not the reader."""
-        findings = [
-            f"{path.relative_to(TOP).as_posix()}:{number} {match.group()}"
-            for path in repository_files()
-            for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
-            if (match := OUTSIDE.search(line))
-        ]
+        findings = []
+        for path in repository_files():
+            text = path.read_text(encoding="utf-8").lower()
+            for match in OUTSIDE.finditer(text):
+                number = text.count("\n", 0, match.start()) + 1
+                findings.append(f"{path.relative_to(TOP).as_posix()}:{number} {match.group()}")
         self.assert_none(findings, "nothing from outside the project")
 
     def test_what_the_library_prints_needs_no_marks_beyond_ascii(self) -> None:
