@@ -388,18 +388,28 @@ class WhatTheModelReads(GatewayTestCase):
         gateway.ask("?")
         searching, reading = (tool["parameters"] for tool in gateway.request().tools)
         self.assertEqual(
-            searching["properties"],
+            searching,
             {
-                "query": {"type": "string", "minLength": 1, "maxLength": 1000},
-                "limit": {"type": "integer", "minimum": 1, "maximum": 20},
+                "type": "object",
+                "properties": {
+                    "query": {"type": "string", "minLength": 1, "maxLength": 1000},
+                    "limit": {"type": "integer", "minimum": 1, "maximum": 20},
+                },
+                "required": ["query"],
+                "additionalProperties": False,
             },
         )
         self.assertEqual(
-            reading["properties"],
+            reading,
             {
-                "path": {"type": "string", "maxLength": 200},
-                "start": {"type": "integer", "minimum": 0},
-                "max_chars": {"type": "integer", "minimum": 1, "maximum": 100_000},
+                "type": "object",
+                "properties": {
+                    "path": {"type": "string", "maxLength": 200},
+                    "start": {"type": "integer", "minimum": 0},
+                    "max_chars": {"type": "integer", "minimum": 1, "maximum": 100_000},
+                },
+                "required": ["path"],
+                "additionalProperties": False,
             },
         )
         for spec, seconds in ((gateway._search_spec(), 10), (gateway._read_spec(), 60)):
@@ -601,6 +611,42 @@ class HowATurnEnds(GatewayTestCase):
         gateway.ask("Go on.")
         self.send(gateway)
 
+    async def test_a_stream_that_does_not_stop_holds_no_consumer(self) -> None:
+        """The iteration ends at the interruption, though the stream ignores its cancel."""
+        gateway = await self.ready("orders")
+        release = asyncio.Event()
+        over: list[bool] = []
+
+        async def stubborn() -> AsyncIterator[Block]:
+            yield text("I look.")
+            while not release.is_set():
+                try:
+                    await release.wait()
+                except asyncio.CancelledError:
+                    pass
+
+        async def consume() -> None:
+            async with gateway.turn(stubborn()) as turn:
+                async for _ in turn:
+                    pass
+                over.append(release.is_set())
+                release.set()
+
+        task = asyncio.create_task(consume())
+        await settle()
+        gateway.interrupt()
+        await settle()
+        release.set()
+        await task
+        self.assertEqual(over, [False])
+
+    async def test_a_long_query_does_not_collect_its_turns(self) -> None:
+        """Each turn leaves the tree of cancels when it ends."""
+        self.tool("orders.get")
+        gateway = await self.ready("orders")
+        await self.play(gateway, call("a"))
+        self.assertEqual(gateway._query._children, {})
+
     async def test_a_consumer_that_leaves_stops_what_runs(self) -> None:
         """A break is an interruption: the rest is answered, the model is not read on."""
         self.waiting("orders.get", concurrency_safe=True)
@@ -618,7 +664,8 @@ class HowATurnEnds(GatewayTestCase):
         self.valid(gateway)
         self.assertEqual([result.code for result in turn.results], [None, "user_interrupt"])
         self.assertEqual((gateway.finished, written), (True, []))
-        self.assertIsNone(turn.__aiter__().ag_frame)  # the iteration is closed and not left to the collector
+        updates: Any = turn.__aiter__()
+        self.assertIsNone(updates.ag_frame)  # closed, and not left to the garbage collector
         self.assertEqual([task for task in asyncio.all_tasks() if task is not asyncio.current_task()], [])
 
     async def test_leaving_while_a_tool_runs_is_an_interruption_too(self) -> None:
@@ -907,17 +954,26 @@ class ProgressFromThreads(GatewayTestCase):
         """Ten thousand reports while the loop does something else take the place of a hundred."""
         heard: list[int] = []
         progress = ThreadProgress(heard.append)  # type: ignore[arg-type]
+        loop = asyncio.get_running_loop()
 
         def report() -> None:
             for number in range(10_000):
                 progress(number)
 
-        thread = threading.Thread(target=report)
-        thread.start()
-        thread.join()
+        with mock.patch.object(loop, "call_soon_threadsafe", wraps=loop.call_soon_threadsafe) as wake:
+            thread = threading.Thread(target=report)
+            thread.start()
+            thread.join()
+        wake.assert_called_once()
         self.assertEqual(len(progress._waiting), KEEP_PROGRESS)
         await settle()
         self.assertEqual(heard, list(range(10_000 - KEEP_PROGRESS, 10_000)))
+        heard.clear()
+        later = threading.Thread(target=lambda: progress(7))
+        later.start()
+        later.join()
+        await settle()
+        self.assertEqual(heard, [7])
 
     def test_a_thread_that_reports_to_a_closed_loop_is_not_disturbed(self) -> None:
         """A handler that was left behind goes on to its end."""
@@ -926,9 +982,17 @@ class ProgressFromThreads(GatewayTestCase):
             return ThreadProgress(lambda data: self.fail("nobody listens"))  # type: ignore[arg-type]
 
         progress = asyncio.run(make())
-        thread = threading.Thread(target=lambda: progress("late"))
-        thread.start()
-        thread.join()
+        went_on: list[bool] = []
+
+        def report() -> None:
+            progress("late")
+            went_on.append(True)
+
+        thread = threading.Thread(target=report)
+        with mock.patch.object(threading, "excepthook"):  # what fails is said by the assertion
+            thread.start()
+            thread.join()
+        self.assertEqual(went_on, [True])
 
 
 class TheTranscript(unittest.TestCase):
