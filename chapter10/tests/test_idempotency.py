@@ -351,12 +351,12 @@ class LifeTest(StoreTestCase):
         for place in (self.folder / "own.db", database):
             with IdempotencyStore(place, clock=self.clock) as store:
                 self.assertEqual("absent", store.look(make_intent("n", ORDER)).state)
-            store.close()
             if place is database:
                 self.assertEqual("absent", store.look(make_intent("n", ORDER)).state)
             else:
                 with self.assertRaises(StoreError):
                     store.look(make_intent("n", ORDER))
+            store.close()
 
     def test_a_restart_forgets_nothing(self) -> None:
         """A second store on the file replays what the first one stored.
@@ -946,8 +946,9 @@ class LeaseTest(StoreTestCase):
             lambda: self.store.doubt(first),
             lambda: self.store.renew(first),
         ):
-            with self.assertRaises(LeaseLost):
+            with self.assertRaises(LeaseLost) as caught:
                 late()
+            self.assertEqual("lease_lost", caught.exception.code)
         self.assertEqual(before, self.store.look(self.what))
         self.store.complete(second, "second")
 
@@ -1258,6 +1259,39 @@ class TransactionTest(StoreTestCase):
         self.assertEqual(2, self.commits(self.store, lambda: self.store.run_once("k", lambda: {"ok": True})))
         self.assertEqual(2, self.store.db.execute("PRAGMA synchronous").fetchone()[0])  # FULL
 
+    def test_every_step_looks_and_writes_in_one_transaction(self) -> None:
+        """Nothing is asked or written before its BEGIN or after its COMMIT, where another process may come between."""
+
+        def claimed(key: str) -> Claim:
+            claim = self.store.claim(make_intent("payments", ORDER, key=key))
+            assert isinstance(claim, Claim)
+            return claim
+
+        held = [claimed(str(n)) for n in range(5)]
+        self.store.doubt(held[4])
+        steps: list[Callable[[], object]] = [
+            lambda: claimed("new"),
+            lambda: self.store.renew(held[0]),
+            lambda: self.store.complete(held[0], 1),
+            lambda: self.store.fail(held[1], "declined"),
+            lambda: self.store.release(held[2]),
+            lambda: self.store.doubt(held[3]),
+            lambda: self.store.settle(held[4].intent, Verdict("not_done"), fence=held[4].fence),
+            lambda: self.store.sweep(),
+        ]
+        db = self.store.db
+        outside: list[str] = []
+
+        def note(sql: str) -> None:
+            if not db.in_transaction:
+                outside.append(sql)
+
+        db.set_trace_callback(note)
+        self.addCleanup(db.set_trace_callback, None)
+        for step in steps:
+            step()
+        self.assertEqual(["BEGIN IMMEDIATE"] * len(steps), outside)
+
     def commits(self, store: IdempotencyStore, call: Callable[[], object]) -> int:
         seen: list[int] = []
 
@@ -1342,6 +1376,10 @@ class RunOnceTest(StoreTestCase):
         self.assert_code("key_conflict", lambda: self.store.run_once("k", dict, arguments={"path": "b"}))
 
 
+class Word(str):
+    """A text of another type: nobody knows what its methods answer."""
+
+
 class BadInputTest(StoreTestCase):
     """The door."""
 
@@ -1387,6 +1425,7 @@ class BadInputTest(StoreTestCase):
             lambda: self.store.claim(what, repeatable=1),  # type: ignore[arg-type]
             lambda: self.store.settle(what, "done", fence=1),  # type: ignore[arg-type]
             lambda: self.store.settle(what, Verdict("perhaps"), fence=1),  # type: ignore[arg-type]
+            lambda: self.store.settle(what, Verdict(Word("done")), fence=1),  # type: ignore[arg-type]
             lambda: self.store.settle(what, Verdict(["done"]), fence=1),  # type: ignore[arg-type]
             lambda: IdempotencyStore(lifetimes={"n": 300}),  # type: ignore[dict-item]
         ]
