@@ -1,8 +1,8 @@
 """Tests that mostly wait for processes of their own, at the same time: `load_tests = overlapping(Waiting)` in a module.
 
 Each test runs in a thread as it would by itself, from its `setUp` to its last clean-up, and the runner is told of it
-in the order of the tests. Such tests share nothing: no fixture of a class or module, no stream and no patch. A test
-that is asked for by its name or by its class runs alone.
+in the order of the tests. Such tests share nothing: no fixture of a class or module, no patch that another one would
+see, no stream that another one looks at. A test that is asked for by its name or by its class runs alone.
 """
 
 from __future__ import annotations

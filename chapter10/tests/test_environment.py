@@ -18,6 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from chapter10.tests.overlapping import overlapping
 from chapter10.tests.programs import run_here
 from chapter10.tests.support import ALONE, CHILD_SECONDS, TOP, FolderTestCase, at_once, run_python
 from chapter10.tests.syntax import IGNORED_FOLDERS, PACKAGE
@@ -268,3 +269,6 @@ class OldPythons(unittest.TestCase):
                 self.assertEqual(child.returncode, 3, child.stderr)
                 self.assertEqual(child.stdout, "")
                 self.assertEqual(child.stderr, f"chapter10 needs Python 3.11 or later; this is {version}.\n")
+
+
+load_tests = overlapping(OtherFolders, NoMachine, OldPythons)

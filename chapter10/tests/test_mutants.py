@@ -14,6 +14,7 @@ from chapter10.experiments import reports_folder
 from chapter10.lab import mutants as command
 from chapter10.lab.mutants import Tree, Verdict, mutants_page, run, said_before, said_of
 from chapter10.lab.mutations import EQUIVALENTS, Mutant, automatic, extent, read_list, written
+from chapter10.tests.overlapping import overlapping
 from chapter10.tests.support import TOP, FolderTestCase
 
 
@@ -299,3 +300,6 @@ class TheCommand(unittest.TestCase):
         """An installed copy has none."""
         with mock.patch.object(command, "_TOP", Path("nowhere")):
             self.assertEqual(2, self.run_command("--list")[0])
+
+
+load_tests = overlapping(ABoundedRun)

@@ -24,6 +24,7 @@ from chapter10.companions.process_stop import (
     stop_process,
 )
 from chapter10.lab.stops import EXPECTED, play
+from chapter10.tests.overlapping import overlapping
 from chapter10.tests.support import FolderTestCase, defaults, start_python
 
 POSIX = sys.platform != "win32"
@@ -414,6 +415,9 @@ class TheDemonstration(FolderTestCase):
         self.assertEqual({after for _, _, _, after in rows}, {"cancelled"})
         with CancelStore.open(self.folder / "cancels.db") as store:
             self.assertEqual({row.span_id: row.fence for row in store.invocations("trace-1")}["late"], 0)
+
+
+load_tests = overlapping(RealProcesses, TheDemonstration)
 
 
 if __name__ == "__main__":

@@ -326,29 +326,27 @@ class Context:
         return 60.0
 
 
+def run_child(kind: str, context: Context | None = None) -> Any:
+    """Run a child to its end; it gets little time between SIGTERM and SIGKILL."""
+    child = ChildProcess(child_command(kind), grace=0.1, environment=child_environment())
+    return child(context or Context())
+
+
 @unittest.skipUnless(POSIX, "needs SIGSTOP and SIGTERM")
 class ChildrenAlone(unittest.TestCase):
     """What a child says, and what becomes of it."""
 
-    def run_child(self, kind: str, context: Context | None = None, grace: float = 0.1) -> Any:
-        child = ChildProcess(
-            child_command(kind),
-            grace=grace,
-            environment=child_environment(),
-        )
-        return child(context or Context())
-
     def test_the_newest_progress_and_the_result_arrive(self) -> None:
         """Lines of JSON, and the last progress before the result."""
         context = Context()
-        self.assertEqual(self.run_child("progress", context), {"by": "hand"})
+        self.assertEqual(run_child("progress", context), {"by": "hand"})
         self.assertEqual(context.said[-1], (2, 2))
 
     def test_a_child_without_a_result_has_failed(self) -> None:
         """Silence, babble and a command that does nothing are `child_failed`, and temporary."""
         for kind in ("silent", "babble"):
             with self.subTest(kind=kind), self.assertRaises(TemporaryChildError) as caught:
-                self.run_child(kind)
+                run_child(kind)
             self.assertEqual(caught.exception.code, "child_failed")
         with self.assertRaises(OSError):
             ChildProcess([str(TOP / "no-such-program")])(Context())
@@ -362,41 +360,46 @@ class ChildrenAlone(unittest.TestCase):
     def test_a_child_may_refuse(self) -> None:
         """An error of its own has its own code, and says whether another try helps."""
         with self.assertRaises(ChildFailed) as caught:
-            self.run_child("refuses")
+            run_child("refuses")
         self.assertEqual((caught.exception.code, type(caught.exception)), ("bad_rows", ChildFailed))
 
     def test_a_child_that_lingers_does_not_hold_up_its_result(self) -> None:
         """It has said its result and does not go: it is ended, and the result counts."""
-        self.assertEqual(self.run_child("lingers"), 1)
-
-    def test_what_a_child_left_in_its_group_is_ended_with_it(self) -> None:
-        """It holds the child's pipes, and would hold the worker for as long as it lives."""
-        self.run_child("leaves one in the group")
-        self.assertNotIn("child output", [thread.name for thread in threading.enumerate()])
-
-    def test_what_a_child_left_elsewhere_does_not_hold_the_worker(self) -> None:
-        """A process with a group of its own keeps the pipes: the child's word counts, or that it has none."""
-        context = Context()
-        with mock.patch.object(child_process, "_PIPE_SECONDS", 0.1):
-            pid = self.run_child("leaves one elsewhere", context)
-            self.addCleanup(os.kill, pid, signal.SIGKILL)
-            with self.assertRaises(TemporaryChildError):
-                self.run_child("leaves one and says nothing", context)
-            self.addCleanup(os.kill, context.said[-1][1], signal.SIGKILL)
+        self.assertEqual(run_child("lingers"), 1)
 
     def test_a_child_that_never_reads_its_job_is_stopped_like_any_other(self) -> None:
         """Its arguments are more than a pipe takes."""
         context = Context(stop_after=3)
         context.args = {"month": "8" * MAX_ARGS_BYTES}
         with self.assertRaises(AttemptOver):
-            self.run_child("reads nothing", context)
+            run_child("reads nothing", context)
 
     def test_a_stop_ends_the_child_before_it_is_passed_on(self) -> None:
         """When `AttemptOver` comes out the child is gone."""
         context = Context(stop_after=3)
         with self.assertRaises(AttemptOver):
-            self.run_child("stubborn", context)
+            run_child("stubborn", context)
         self.assertTrue(callable(child_of("good", 1)))
 
 
-load_tests = overlapping(RealProcesses, Children)
+@unittest.skipUnless(POSIX, "needs SIGSTOP and SIGTERM")
+class WhatChildrenLeave(unittest.TestCase):
+    """Their threads are counted and their time is patched, so no other test runs meanwhile."""
+
+    def test_what_a_child_left_in_its_group_is_ended_with_it(self) -> None:
+        """It holds the child's pipes, and would hold the worker for as long as it lives."""
+        run_child("leaves one in the group")
+        self.assertNotIn("child output", [thread.name for thread in threading.enumerate()])
+
+    def test_what_a_child_left_elsewhere_does_not_hold_the_worker(self) -> None:
+        """A process with a group of its own keeps the pipes: the child's word counts, or that it has none."""
+        context = Context()
+        with mock.patch.object(child_process, "_PIPE_SECONDS", 0.1):
+            pid = run_child("leaves one elsewhere", context)
+            self.addCleanup(os.kill, pid, signal.SIGKILL)
+            with self.assertRaises(TemporaryChildError):
+                run_child("leaves one and says nothing", context)
+            self.addCleanup(os.kill, context.said[-1][1], signal.SIGKILL)
+
+
+load_tests = overlapping(RealProcesses, Children, ChildrenAlone)
