@@ -818,7 +818,7 @@ class JobStore:
                 "running": running,
                 "cancel_requested": asked,
                 "expired": expired or 0,
-                "oldest_wait": max(moment - due, 0) if due <= moment else None,
+                "oldest_wait": moment - due if due <= moment else None,
             }
             for owner, queued, running, asked, expired, due in rows
         }

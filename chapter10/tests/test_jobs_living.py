@@ -405,6 +405,7 @@ class Lists(JobTestCase):
             self.store.stats(now=10),
         )
         self.assertEqual(0, self.store.stats(now=2)["alice"]["oldest_wait"])
+        self.assertIs(int, type(self.store.stats(now=10)["bob"]["expired"]))
 
 
 class Waiting(JobTestCase):
