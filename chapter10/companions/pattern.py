@@ -42,7 +42,7 @@ __all__ = [
 MAX_PATTERN: Final = 1000
 """Characters of a pattern."""
 MAX_PATTERN_STATES: Final = 1000
-"""States of a compiled pattern; `a{1000}` needs a thousand and one."""
+"""States of a compiled pattern; `a{1000}` needs all of them."""
 MAX_PATTERN_TEXT: Final = 10_000
 """Characters of a text that is matched."""
 MAX_PATTERN_WORK: Final = 300_000
@@ -365,7 +365,7 @@ class Pattern:
                     raise PatternLimit
                 known = self._move(place, character)
             place = known
-        return place.matched or place.matched_at_end
+        return place.matched_at_end  # also of a place that matches whatever follows
 
     def _move(self, place: _Place, character: str) -> _Place:
         point = ord(character)
