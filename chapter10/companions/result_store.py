@@ -224,7 +224,7 @@ class ResultStore:
                 raise BudgetError("not_stored")
             descriptor = os.open(place, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0))
             with open(descriptor, encoding="utf-8", newline="") as file:
-                while start > 0 and (skipped := file.read(min(start, _CHUNK_CHARS))):
+                while skipped := file.read(min(start, _CHUNK_CHARS)):  # of none left to skip none are read
                     start -= len(skipped)
                 return file.read(min(max_chars, MAX_STORED_CHARS))
         except FileNotFoundError:
@@ -273,9 +273,9 @@ def _texts(content: object) -> list[str]:
 
 
 def _cut(text: str, end: int) -> int:
-    """Move a cut back to the start of a character that is written with several code points."""
+    """Move a cut before the end back to the start of a character that is written with several code points."""
     for _ in range(16):
-        if not 0 < end < len(text) or not (_continues(text[end]) or text[end - 1] == "\u200d"):
+        if end < 1 or not (_continues(text[end]) or text[end - 1] == "\u200d"):
             break
         end -= 1
     return end

@@ -8,6 +8,7 @@ import json
 import math
 import os
 import random
+import stat
 import tracemalloc
 import unittest
 from typing import Any
@@ -30,6 +31,7 @@ from chapter10.companions.result_budget import (
     threshold,
 )
 from chapter10.companions.result_store import (
+    MAX_TEXT,
     PREVIEW_CHARS,
     BudgetError,
     ResultStore,
@@ -144,6 +146,7 @@ class Empty(unittest.TestCase):
             (False, "false"),
             ({}, "{}"),
             ([0], "[0]"),
+            ([{"a": 1}], '[{"a":1}]'),
             ("0", "0"),
             ([image], [image]),
             ([{"type": "text", "text": ""}, {"type": "text", "text": "x"}], None),
@@ -201,6 +204,10 @@ class Empty(unittest.TestCase):
         self.assertEqual(content_size(blocks), 3)
         self.assertIsNone(content_text(blocks))
         self.assertEqual(content_text(blocks[::2]), "ab\nc")
+        self.assertEqual(content_size([{"type": "image", "text": "not counted"}, {"text": "no type"}]), 0)
+        others: list[Any] = [None, 7, {}, ["x"], [7]]
+        for other in others:
+            self.assertEqual((content_size(other), content_text(other)), (0, None))
 
 
 class Previews(unittest.TestCase):
@@ -252,6 +259,21 @@ class Previews(unittest.TestCase):
                 with self.subTest(cluster=cluster, inside=inside):
                     self.assertEqual(preview(text, PREVIEW_PATH).partition("\n")[2], "x" * (head - inside))
 
+    def test_what_belongs_to_the_character_before_it_is_known_by_its_range(self) -> None:
+        """The ends of each range, and what stands just outside; a cut never goes before the beginning."""
+
+        def head(text: str) -> str:
+            return preview(text, PREVIEW_PATH).partition("\n")[2]
+
+        for sign in "\u0300\u036f\u200d\u20e3\ufe00\ufe0f\U0001f3fb\U0001f3ff":
+            self.assertEqual(head(f"e{sign}x"), "", ascii(sign))
+            self.assertEqual(head(sign * 3), "")
+        for sign in "\u02ff\u0370\ufdff\ufe10\U0001f3fa\U0001f400":
+            self.assertEqual(head(f"e{sign}x"), "e", ascii(sign))
+        plain = len(head("x" * 10_000))
+        many = "x" * (plain - 20) + "\u0301" * 40 + "y" * 10_000
+        self.assertEqual(len(head(many)), plain - 16)  # marks without end are cut all the same
+
     def test_a_limit_below_the_header_is_kept_too(self) -> None:
         """Even a preview of ten characters has ten characters."""
         self.assertEqual(len(preview("x" * 100, PREVIEW_PATH, limit=10)), 10)
@@ -289,6 +311,17 @@ class Store(FolderTestCase):
         self.assertEqual(stored.path, f"tool-results/{text_digest('x')}.txt")
         self.assertEqual(self.store.save("x"), stored)
         self.assertEqual(self.names(), [f"{text_digest('x')}.txt"])
+
+    def test_a_part_begins_and_ends_at_whole_numbers(self) -> None:
+        """Nothing of nothing is the empty text; what is no number from 0 up is refused."""
+        stored = self.store.save("abc")
+        self.assertEqual([self.store.read(stored.path, 1, most) for most in (0, 1, 9)], ["", "b", "bc"])
+        wrong: list[Any] = [-1, 1.0, True, None, "1"]
+        for number in wrong:
+            for part in ({"start": number}, {"max_chars": number}):
+                with self.subTest(part=part), self.assertRaises(BudgetError) as caught:
+                    self.store.read(stored.path, **part)
+                self.assertEqual(caught.exception.code, "bad_input")
 
     def test_a_path_that_was_not_given_out_is_not_read(self) -> None:
         """Outside, above, absolute, partial, of another label, of another type."""
@@ -353,6 +386,30 @@ class Store(FolderTestCase):
                 self.assertIsInstance(caught.exception.__cause__, OSError)
                 self.assertEqual(self.names(), [])
 
+    def test_when_the_rest_cannot_be_removed_either_the_first_error_is_reported(self) -> None:
+        """The disk is full, and then it is read-only."""
+        with (
+            mock.patch.object(os, "fsync", side_effect=OSError(28, "full")),
+            mock.patch.object(os, "unlink", side_effect=OSError(30, "read-only")),
+            self.assertRaises(ResultStoreError) as caught,
+        ):
+            self.store.save("x")
+        self.assertEqual(getattr(caught.exception.__cause__, "errno", None), 28)
+
+    def test_what_is_synced_is_the_whole_text(self) -> None:
+        """Nothing waits in a buffer when the disk is asked to be sure."""
+        synced: list[int] = []
+        with mock.patch.object(os, "fsync", side_effect=lambda handle: synced.append(os.fstat(handle).st_size)):
+            self.store.save("x" * 10)
+        self.assertEqual(synced, [10])
+
+    @unittest.skipUnless(os.name == "posix", "the rights of POSIX")
+    def test_nobody_else_may_look_into_the_folder_or_a_result(self) -> None:
+        """Results may hold what is for one user alone."""
+        stored = self.store.save("x")
+        for place, rights in ((self.place, 0o700), (self.place / stored.path.split("/")[1], 0o600)):
+            self.assertEqual(stat.S_IMODE(place.stat().st_mode), rights)
+
     def test_an_interrupt_while_writing_leaves_nothing(self) -> None:
         """No partial file stays behind when the process is told to stop."""
         with mock.patch.object(os, "fsync", side_effect=KeyboardInterrupt), self.assertRaises(KeyboardInterrupt):
@@ -361,13 +418,18 @@ class Store(FolderTestCase):
 
     def test_what_cannot_be_stored_is_refused(self) -> None:
         """Too long, half a character, no text; a label that would be a path; a folder that is a file."""
-        with mock.patch.object(result_store, "MAX_STORED_CHARS", 10), self.assertRaises(ResultStoreError):
-            self.store.save("x" * 11)
+        self.assertEqual(result_store.MAX_STORED_CHARS, 100_000_000)
+        with mock.patch.object(result_store, "MAX_STORED_CHARS", 10):
+            os.unlink(self.place / self.store.save("x" * 10).path.split("/")[1])
+            with self.assertRaises(ResultStoreError):
+                self.store.save("x" * 11)
         with self.assertRaises(ResultStoreError):
             self.store.save("\ud800")
         with self.assertRaises(BudgetError):
             self.store.save(b"x")  # type: ignore[arg-type]
-        for label in ("", "a/b", "..", "A", "x" * 65):
+        ResultStore(self.place, "x" * 64)
+        labels: list[Any] = ["", "a/b", "..", "A", "x" * 65, None, b"x"]
+        for label in labels:
             with self.subTest(label=label), self.assertRaises(BudgetError):
                 ResultStore(self.place, label)
         (self.folder / "file").write_text("", encoding="utf-8")
@@ -1065,7 +1127,8 @@ class OtherTypes(FolderTestCase):
                 raise AssertionError("nobody compares it")
 
         budget = ResultBudget(ResultStore(self.folder / "results"))
-        no_names: list[Any] = [None, 1, [], {}]
+        self.assertEqual(budget.threshold("x" * MAX_TEXT), 50_000)
+        no_names: list[Any] = [None, 1, [], {}, "x" * (MAX_TEXT + 1)]
         for wrong in no_names:
             with self.assertRaises(BudgetError):
                 budget.threshold(wrong)
