@@ -160,7 +160,8 @@ class ToolIndex(Generic[ToolT]):
         self._tools = in_order  # a gap is in no posting and in no `_number`
         self._number = dict(zip(map(_by_name, in_order), range(len(in_order)), strict=True))
         self._in_step = len(in_order)  # numbers below it follow the names, the late ones do not
-        self._prefixes = [prefix for prefix in _PREFIXES if _SMALL < len(in_order) > 2 * prefix.bit_length()]
+        # What is tried in vain must not cost much beside the whole.
+        self._prefixes = [prefix for prefix in _PREFIXES if _SMALL < len(in_order) > 8 * prefix.bit_length()]
         self._words = Postings()
         self._words.fill(map(_words, in_order))
         self._permissions = Postings()
@@ -267,8 +268,8 @@ class ToolIndex(Generic[ToolT]):
                 first &= bits
             if first.bit_count() >= limit:
                 return [(len(sets), self._first(first, limit))]
-        all_words = visible
-        for bits in sets:
+        all_words = first_set = visible & sets[0]
+        for bits in sets[1:]:
             all_words &= bits
         found = []
         if all_words:
@@ -281,7 +282,7 @@ class ToolIndex(Generic[ToolT]):
             score, bits = next(_lower_scores([seen & bits for bits in sets], all_words & prefix), (0, 0))
             if score == len(sets) - 1 and bits.bit_count() >= limit:
                 return [*found, (score, self._first(bits, limit))]
-        for score, bits in _lower_scores([visible & bits for bits in sets], all_words):
+        for score, bits in _lower_scores([first_set, *(visible & bits for bits in sets[1:])], all_words):
             if bits:
                 found.append((score, self._first(bits, limit)))
                 limit -= len(found[-1][1])
@@ -356,13 +357,15 @@ def _lowest(bits: int, limit: int) -> list[int]:
     for size, prefix in zip(_WINDOWS, _PREFIXES, strict=True):
         if bits <= prefix:
             break
+        if not bits & prefix:
+            zeros = (bits & -bits).bit_length() - 1
+            bits >>= zeros
+            start += zeros
         _lowest_in_bytes((bits & prefix).to_bytes(size, "little"), start, limit, found)
         if len(found) == limit:
             return found
         bits >>= 8 * size
-        zeros = (bits & -bits).bit_length() - 1
-        bits >>= zeros
-        start += 8 * size + zeros
+        start += 8 * size
     _lowest_in_bytes(bits.to_bytes((bits.bit_length() + 7) // 8, "little"), start, limit, found)
     return found
 
