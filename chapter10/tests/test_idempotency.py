@@ -308,6 +308,26 @@ class LifeTest(StoreTestCase):
         self.assertEqual("absent", store.look(what).state)
         self.assertEqual(Claim, type(store.claim(what)))
 
+    def test_what_has_no_value_is_outlived_like_any_result(self) -> None:
+        """An effect whose value could not be stored, and a final refusal, end with their lifetime too.
+
+        Claims: I4-037.
+        """
+        store = self.open(lifetimes={"payments": QUERY})
+        valueless, refused = (make_intent("payments", ORDER, key=key) for key in ("valueless", "refused"))
+        for what in (valueless, refused):
+            claim = store.claim(what)
+            assert isinstance(claim, Claim)
+            if what is valueless:
+                store.complete(claim, object())
+            else:
+                store.fail(claim, "declined")
+        self.clock.advance(299.999)
+        self.assertEqual(["completed", "failed_final"], [store.look(what).state for what in (valueless, refused)])
+        self.clock.advance(0.001)
+        self.assertEqual(["absent"] * 2, [store.look(what).state for what in (valueless, refused)])
+        self.assertEqual([Claim] * 2, [type(store.claim(what)) for what in (valueless, refused)])
+
     def test_the_sweeper_removes_outlived_results_and_nothing_else(self) -> None:
         """In progress, unknown and live results stay, whatever their age.
 
@@ -1073,6 +1093,7 @@ class LeaseTest(StoreTestCase):
         """At its end exactly one side wins, and that is the next caller."""
         claim = self.store.claim(self.what, lease_s=2)
         assert isinstance(claim, Claim)
+        self.assertEqual(1002.0, claim.lease_until)
         self.clock.advance(1.5)
         claim = self.store.renew(claim, lease_s=2)
         self.assertEqual(1003.5, claim.lease_until)
@@ -1470,6 +1491,8 @@ class BadInputTest(StoreTestCase):
         self.assert_code("bad_input", lambda: self.open(poll_s=0.0009))
         self.assert_code("bad_input", lambda: store.claim(what, lease_s=0.0009))
         self.assert_code("bad_input", lambda: store.claim(what, ttl_s=316_224_001))
+        self.assert_code("bad_input", lambda: store.claim(what, ttl_s=0))
+        self.assert_code("ttl_too_short", lambda: store.claim(what, ttl_s=1))
         self.assert_code("bad_input", lambda: store.claim(what, lease_s=316_224_000.1))
         claim = store.claim(what, ttl_s=316_224_000, lease_s=0.001)
         assert isinstance(claim, Claim)
