@@ -68,8 +68,19 @@ def _sources() -> Iterator[Source]:
 
 @cache
 def nodes(tree: ast.AST) -> tuple[ast.AST, ...]:
-    """What `ast.walk` yields for a tree, walked once however many rules ask."""
-    return tuple(ast.walk(tree))
+    """What `ast.walk` yields for a tree, in that order, walked once however many rules ask.
+
+    Whether a name is read or written is no node here: `ctx` would be a third of them.
+    """
+    found = [tree]
+    for node in found:  # it grows meanwhile
+        for name in node._fields:
+            value = None if name == "ctx" else getattr(node, name, None)
+            if isinstance(value, ast.AST):
+                found.append(value)
+            elif isinstance(value, list):
+                found += [item for item in value if isinstance(item, ast.AST)]
+    return tuple(found)
 
 
 def nodes_of(tree: ast.AST, *kinds: type[N]) -> Iterator[N]:
