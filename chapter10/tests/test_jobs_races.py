@@ -6,9 +6,9 @@ import json
 import os
 import shutil
 import signal
-import sqlite3
 import unittest
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,11 +17,11 @@ from chapter10.jobs import JobStore
 from chapter10.tests.forked import start_module
 from chapter10.tests.job_checker import contents, violations
 from chapter10.tests.job_killed import GOT_THROUGH, OPENING, WHOLE_LIFE, whole_life
-from chapter10.tests.job_support import AUGUST, REPORT, WRITES, JobTestCase
+from chapter10.tests.job_support import AUGUST, REPORT, WRITES, JobTestCase, Write
 from chapter10.tests.overlapping import overlapping
 from chapter10.tests.support import FolderTestCase
 
-CONNECT: Final = sqlite3.connect
+DELIVERIES: Final = frozenset({"renew", "progress", "finish", "fail"})
 
 
 class RaceTestCase(JobTestCase):
@@ -164,12 +164,23 @@ class Kills(FolderTestCase):
     """A process is killed with a write under way; another opens the file afterwards."""
 
     def test_a_kill_before_any_statement_leaves_all_or_nothing(self) -> None:
-        """For each write and each N: SIGKILL before the N-th statement; the file is as before or as after,
-        the checker finds nothing, and the same call then works.
+        """For each write of a worker and each N: SIGKILL before the N-th statement; the file is as before or as
+        after, the checker finds nothing, and the same call then works.
 
         Claims: C10-131, C10-138, C10-184, C10-237.
         """
-        for write in WRITES:
+        self.kill_each(write for write in WRITES if write.name.split()[0] in DELIVERIES)
+
+    def test_a_kill_in_a_claim_leaves_all_or_nothing(self) -> None:
+        """The same for each way in which a claim writes."""
+        self.kill_each(write for write in WRITES if write.name.split()[0] == "claim")
+
+    def test_a_kill_in_a_write_of_anybody_else_leaves_all_or_nothing(self) -> None:
+        """And for submits, cancels and the upkeep."""
+        self.kill_each(write for write in WRITES if write.name.split()[0] not in DELIVERIES | {"claim"})
+
+    def kill_each(self, writes: Iterable[Write]) -> None:
+        for write in writes:
             start = self.folder / "start.db"
             with JobStore(start) as store:
                 write.prepare(store)
