@@ -296,7 +296,6 @@ class StreamingToolExecutor:
         self._queue.append(entry)
         self._line.append(entry)
         self._scan()
-        self._wake.set()
 
     def end_input(self) -> None:
         """Say that the model has written its last call; `updates` ends when all are answered."""
@@ -343,22 +342,18 @@ class StreamingToolExecutor:
         if self._consumed:
             raise ExecutorError("already_consumed")
         self._consumed = True
-        finished = False
         try:
             while True:
                 self._wake.clear()
                 while (update := self._next_update()) is not None:
                     yield update
                 if self._input_ended and not self._line:
-                    finished = True
                     break
                 await self._wake.wait()
                 self._wake_ups += 1
         finally:
             self._consumed = False
-            if not finished:
-                await self.aclose()
-        self.siblings.close()
+            await self.aclose()
 
     async def results(self) -> list[ToolResult]:
         """End the input, wait for all calls and return the results not handed out before, in order."""
@@ -372,7 +367,7 @@ class StreamingToolExecutor:
         A second call does nothing. A cancel of this task that arrives in here is raised when the wait is over.
         """
         self.end_input()
-        if self._running or self._queue:
+        if self._running:
             self._broken_off = True
             self.siblings.cancel(USER_INTERRUPT)
         interrupted: asyncio.CancelledError | None = None
@@ -537,7 +532,6 @@ class StreamingToolExecutor:
 
     def _on_siblings_cancelled(self, reason: str) -> None:
         self._scan()  # answers all that are queued
-        self._wake.set()
 
     def _send_cancel(self, entry: _Entry, reason: str) -> None:
         """Cancel a running task and give it the grace to stop by itself.

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import gc
 import inspect
 import itertools
 import threading
 import unittest
+import warnings
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from typing import Any
@@ -15,7 +17,9 @@ from typing import Any
 from chapter10.companions import executor as executor_module
 from chapter10.companions.executor import (
     GRACE_SECONDS,
+    KEEP_PROGRESS,
     MAX_CALLS,
+    MAX_PARALLEL,
     MAX_PENDING_PROGRESS,
     NEXT_STATE,
     StreamingToolExecutor,
@@ -26,6 +30,7 @@ from chapter10.companions.executor import (
 from chapter10.companions.tool_calls import (
     CALL_CANCELLED,
     CAUSE_TEXTS,
+    MAX_TEXT,
     PIPELINE_STEPS,
     SIBLING_ERROR,
     STREAMING_FALLBACK,
@@ -191,10 +196,24 @@ class Parts(unittest.TestCase):
             (True, 0, 1): False,
             (False, 0, 1): False,
             (True, 3, 0): False,  # the limit of three
+            (True, 1, 1): False,
+            (False, 1, 1): False,
         }
         for (is_safe, running_safe, running_unsafe), expected in table.items():
             with self.subTest(is_safe=is_safe, running_safe=running_safe, running_unsafe=running_unsafe):
                 self.assertIs(can_execute(is_safe, running_safe, running_unsafe, 3), expected)
+
+    def test_the_published_limits_are_these(self) -> None:
+        """What a reader is told of sizes and times, and what an executor takes without being told."""
+        self.assertEqual(
+            (MAX_CALLS, MAX_PARALLEL, KEEP_PROGRESS, MAX_PENDING_PROGRESS, GRACE_SECONDS, MAX_TEXT),
+            (10_000, 1_000, 100, 10_000, 5.0, 200),
+        )
+        options = inspect.signature(StreamingToolExecutor).parameters
+        self.assertEqual(
+            [options[name].default for name in ("limit", "keep_progress", "grace_seconds")],
+            [10, KEEP_PROGRESS, GRACE_SECONDS],
+        )
 
     def test_the_three_causes_have_three_texts(self) -> None:
         """What the model reads tells a sibling's error, an interrupt and a fallback apart.
@@ -480,7 +499,11 @@ class Scheduling(ExecutorTestCase):
             return True
 
         waits = self.executor(is_safe=asks)
-        waits.add(ToolCall("c", "t"))
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            waits.add(ToolCall("c", "t"))
+            gc.collect()
+        self.assertEqual(caught, [])  # the coroutine is closed, not forgotten
         self.assertIs(waits.is_safe("c"), False)
         await waits.aclose()
         bare = StreamingToolExecutor(self.stage.run)
@@ -538,13 +561,13 @@ class Scheduling(ExecutorTestCase):
         executor.add(ToolCall("half", "Write", '{"text": "abc'))
         executor.add(ToolCall("whole", "Write", '{"safe": true}', cut_off=True))
         executor.add(ToolCall("wrong", "Write", "{]"))
+        executor.add(ToolCall("both", "Write", "{]", cut_off=True))
+        self.assertEqual([executor.is_safe(name) for name in ("half", "whole", "wrong", "both")], [False] * 4)
         results = await executor.results()
         self.assertEqual(self.stage.started, [])
-        self.assertEqual([result.code for result in results], ["invalid_arguments"] * 3)
-        self.assertEqual([result.started for result in results], [False] * 3)
-        self.assertIn("cut off", results[0].content)
-        self.assertIn("cut off", results[1].content)
-        self.assertNotIn("cut off", results[2].content)
+        self.assertEqual([result.code for result in results], ["invalid_arguments"] * 4)
+        self.assertEqual([result.started for result in results], [False] * 4)
+        self.assertEqual(["cut off" in result.content for result in results], [True, True, False, True])
 
     async def test_unparsed_calls_wait_for_their_turn(self) -> None:
         """A call without arguments is unsafe and keeps its place in the order.
@@ -564,15 +587,20 @@ class Scheduling(ExecutorTestCase):
     async def test_the_tool_gets_parsed_arguments_of_its_own(self) -> None:
         """What a tool does to its arguments touches no dict of the caller."""
         given = {"safe": True, "list": [1]}
+        got: list[ToolCall] = []
 
         async def run(call: ToolCall, progress: ProgressSink) -> int:
+            got.append(call)
             call.arguments["list"].append(2)
             return len(call.arguments["list"])
 
         executor = self.executor(run=run)
         executor.add(ToolCall("a", "t", given))
-        self.assertEqual([result.content for result in await executor.results()], [2])
+        executor.add(ToolCall("b", "t", given, cancels_siblings=True, read_only=True, description="d"))
+        self.assertEqual([result.content for result in await executor.results()], [2, 2])
         self.assertEqual(given["list"], [1])
+        parsed = {"safe": True, "list": [1, 2]}
+        self.assertEqual(got, [ToolCall("a", "t", parsed), ToolCall("b", "t", parsed, False, True, True, "d")])
 
     async def test_with_eager_tasks_the_order_is_the_same(self) -> None:
         """A loop that runs a new task at once (Python 3.12) changes nothing, even if the tool ends at once."""
@@ -668,11 +696,14 @@ class Door(ExecutorTestCase):
 
     async def test_after_the_end_of_input_nothing_is_accepted(self) -> None:
         """`executor_closed`, and an unknown id is `unknown_call`."""
-        executor = self.executor()
-        executor.end_input()
-        with self.assertRaises(ExecutorError) as caught:
-            executor.add(safe("a"))
-        self.assertEqual(caught.exception.code, "executor_closed")
+        for closes in (StreamingToolExecutor.end_input, StreamingToolExecutor.discard, StreamingToolExecutor.aclose):
+            executor = self.executor()
+            waits = closes(executor)
+            if waits is not None:
+                await waits
+            with self.assertRaises(ExecutorError) as caught:
+                executor.add(safe("a"))
+            self.assertEqual(caught.exception.code, "executor_closed")
         unknown: list[Any] = ["a", None, []]
         for name in unknown:
             with self.assertRaises(ExecutorError) as caught:
@@ -697,6 +728,18 @@ class Door(ExecutorTestCase):
         with self.assertRaises(ExecutorError):  # a wrong reason is wrong for a call that is answered, too
             executor.cancel_call("a", "because")
         self.assertFalse(executor.cancel_call("a"))
+
+    async def test_a_call_that_is_being_answered_cannot_be_cancelled(self) -> None:
+        """Whoever hears of its state in that moment is told so."""
+        heard: list[tuple[str, bool]] = []
+
+        def observe(call_id: str, state: ToolState) -> None:
+            heard.append((state.value, executor.cancel_call(call_id)))
+
+        executor = self.executor(observe=observe)
+        executor.add(ToolCall("a", "t", "no object"))
+        await executor.results()
+        self.assertEqual(heard, [("executing", False), ("completed", False), ("yielded", False)])
 
     async def test_a_second_consumer_is_refused(self) -> None:
         """Two readers of one executor would share the results at random."""
@@ -896,6 +939,22 @@ class Handing(ExecutorTestCase):
                     break
         self.assertIn("a", got)
 
+    async def test_progress_comes_before_a_result_that_is_ready_too(self) -> None:
+        """The first look finds both: what another call reports is handed out, then a result, by turns."""
+        executor = self.executor()
+        for name in "abc":
+            executor.add(safe(name))
+        await settle()
+        await self.stage.end("a", "A")
+        await self.stage.end("b", "B")
+        for number in range(3):
+            self.stage.sinks["c"](number)
+        kinds = [(type(update.message), update.message.call_id) for update in executor.ready()]
+        event = (Progress, "c")
+        self.assertEqual(kinds, [event, (ToolResult, "a"), event, (ToolResult, "b"), event])
+        await self.stage.end("c")
+        executor.ready()
+
     async def test_a_tool_with_much_to_say_does_not_hold_back_another(self) -> None:
         """Events of different calls are handed out by turns."""
         executor = self.executor()
@@ -1085,6 +1144,7 @@ class Failures(ExecutorTestCase):
                     await settle()
                     await self.stage.fail("b", RuntimeError())
                     self.assertEqual(executor.siblings.reason, "sibling_error" if flag else None)
+                    self.assertEqual(executor.errored_description, name if flag else None)
                     self.assertEqual(executor.executing, () if flag else ("a",))
                     if not flag:
                         await self.stage.end("a")
@@ -1487,6 +1547,22 @@ class Cancelling(ExecutorTestCase):
         self.assertEqual([result.code for result in results], ["tool_failure"] * 2)
         self.assertEqual(executor.errored_description, "first")
 
+    async def test_a_cancel_in_the_moment_of_a_start_is_a_cancel_like_any_other(self) -> None:
+        """Whoever hears that a call starts may stop the query: it is told that it did, and nothing runs."""
+        query = CancelScope()
+        heard: list[bool] = []
+
+        def observe(call_id: str, state: ToolState) -> None:
+            if state is ToolState.EXECUTING:
+                heard.append(query.cancel(USER_INTERRUPT))
+
+        executor = self.executor(query=query, observe=observe)
+        executor.add(safe("a"))
+        executor.add(safe("b"))
+        results = await executor.results()
+        self.assertEqual([result.code for result in results], [USER_INTERRUPT] * 2)
+        self.assertEqual((heard, self.stage.started), ([True, False], []))
+
     async def test_a_tool_may_cancel_its_own_query(self) -> None:
         """The cancel reaches the tool itself and everybody behind it."""
         query = CancelScope()
@@ -1695,6 +1771,7 @@ class Leaving(ExecutorTestCase):
         await settle()
         self.assertTrue(closing.done())
         self.assertEqual(executor.abandoned, ("stubborn",))
+        self.timers.set[0][1].action()  # a timer that comes twice finds nothing to do
         messages = [update.message for update in executor.ready()]
         self.assertEqual(
             [message.code for message in messages if isinstance(message, ToolResult)], [USER_INTERRUPT] * 2
@@ -1732,6 +1809,18 @@ class Leaving(ExecutorTestCase):
         self.assertFalse(executor.query.cancelled)
         gate.set()
         await settle()
+
+    async def test_a_tool_that_ends_in_the_tick_of_its_timer_is_not_abandoned(self) -> None:
+        """Its task is over, though nobody has heard of it yet."""
+        executor = self.executor()
+        executor.add(safe("a"))
+        await settle()
+        executor.query.cancel(USER_INTERRUPT)
+        await asyncio.sleep(0)
+        self.assertEqual((self.stage.live(), executor.state_of("a")), ([], ToolState.EXECUTING))
+        self.timers.run_out()
+        (result,) = await executor.results()
+        self.assertEqual((result.code, executor.abandoned), (USER_INTERRUPT, ()))
 
     async def test_a_tool_that_stops_in_time_stops_the_timer(self) -> None:
         """No timer is left, and one that fires late does nothing."""
