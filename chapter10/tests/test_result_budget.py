@@ -526,6 +526,15 @@ class PerTool(FolderTestCase):
         budget = ResultBudget(self.store, overrides={"Bash": 10})
         self.assertEqual(budget.shape_result("1", "Bash", "x" * 100).content, "x" * 100)
         self.assertIsNotNone(budget.shape_result("2", "Bash", "x" * 1_000).stored)
+        equal = next(n for n in range(100, 1_000) if preview_size("x" * n, "tool-results") == n)
+        self.assertIsNone(budget.shape_result("3", "Bash", "x" * equal).stored)
+        self.assertIsNotNone(budget.shape_result("4", "Bash", "x" * (equal + 2)).stored)
+
+    def test_a_silent_tool_has_completed_unless_it_failed(self) -> None:
+        """The two texts, and which of them comes when nobody says that it failed."""
+        budget = ResultBudget(self.store)
+        self.assertEqual(budget.shape_result("1", "mv", "").content, "(mv completed with no output)")
+        self.assertEqual(budget.shape_result("2", "mv", "", is_error=True).content, "(mv failed with no message)")
 
     def test_an_image_is_never_replaced(self) -> None:
         """A file of text could not give it back."""
@@ -698,6 +707,9 @@ class Groups(unittest.TestCase):
         self.assertEqual([message["role"] for message in merged], ["assistant", "user"])
         kinds = [block.get("tool_use_id", block.get("text")) for block in merged[1]["content"]]
         self.assertEqual(kinds, ["1", "2", "first", "a file", "last"])
+        own = [{"type": "text", "text": "I look."}, result("3", "z")]
+        said = [{"role": "assistant", "content": own}]  # what the model itself wrote keeps its order and is no group
+        self.assertEqual((merge_messages(said), group_results(said)), (said, []))
 
     def test_random_transcripts_are_measured_as_they_are_sent(self) -> None:
         """Groups and their sizes equal those of the merged messages; roles alternate; no result is lost.
@@ -790,6 +802,9 @@ class PerMessage(FolderTestCase):
         messages = turn(result("1", "x" * 150_000)) + turn(result("2", "y" * 150_000))
         _, report = self.budget.apply(messages)
         self.assertEqual([group.replaced for group in report.groups], [(), ()])
+        _, report = self.budget.apply(turn(result("3", "x" * 150_000), result("4", "y" * 50_000)))
+        self.assertEqual((report.groups[0].replaced, report.groups[0].size_after), ((), MESSAGE_LIMIT_CHARS))
+        self.assertFalse(report.over_limit)  # equal is within
 
     def test_a_progress_message_does_not_hide_half_of_a_group(self) -> None:
         """150,000, progress, 150,000: one group, one replaced. Three of 80,000 with notes between: one too.
@@ -965,6 +980,8 @@ class PerMessage(FolderTestCase):
             canonical({"seen": [{**item[0], "chars": -1}], "version": 1}),
             canonical({"seen": [{**item[0], "digest": "x"}], "version": 1}),
             canonical({"seen": [{**item[0], "path": None}], "version": 1}),
+            canonical({"seen": [{**item[0], "path": 7}], "version": 1}),
+            canonical({"seen": [{**item[0], "replacement": 7}], "version": 1}),
             canonical({"seen": [{**item[0], "replacement": ""}], "version": 1}),
             canonical({"seen": [{**item[0], "id": 3}], "version": 1}),
             canonical({"seen": [{**item[0], "more": 3}], "version": 1}),
@@ -979,6 +996,20 @@ class PerMessage(FolderTestCase):
             with self.subTest(text=str(text)[:40]), self.assertRaises(BudgetError) as caught:
                 ReplacementState.from_text(text)
             self.assertEqual(str(caught.exception), "bad_state")
+        with mock.patch.object(result_budget, "MAX_STATE_CHARS", len(saved)):
+            self.assertEqual(ReplacementState.from_text(saved), loaded)
+        with mock.patch.object(result_budget, "MAX_STATE_CHARS", len(saved) - 1), self.assertRaises(BudgetError):
+            ReplacementState.from_text(saved)
+
+    def test_a_result_without_text_is_saved_too(self) -> None:
+        """A picture has a size of nothing, and its fate is remembered like any other."""
+        self.budget.apply(turn(result("image", [{"type": "image", "source": {}}])))
+        self.assertEqual(self.budget.state.results["image"].chars, 0)
+        self.assertEqual(ReplacementState.from_text(self.budget.state.to_text()), self.budget.state)
+
+    def test_the_published_limits_are_these(self) -> None:
+        """A hundred thousand ids of a conversation, and half a thousand million characters of its state."""
+        self.assertEqual((result_budget.MAX_SEEN, result_budget.MAX_STATE_CHARS), (100_000, 500_000_000))
 
     def test_when_the_disk_refuses_the_message_stays_whole_and_says_so(self) -> None:
         """All candidates are tried once, all are frozen whole, later turns send the same.
@@ -1020,8 +1051,15 @@ class PerMessage(FolderTestCase):
         sent, report = self.budget.apply(other)
         self.assertEqual(sent_contents(sent), {"1": "z" * 1_000, "2": "other"})
         self.assertEqual(report.groups[0].changed, ("1", "2"))
+        self.assertEqual(self.events[-2:], [("result_changed", {"call_id": call_id}) for call_id in "12"])
         self.assertEqual(self.budget.state.replacements, decided)
         self.assertEqual(self.budget.shape_result("1", "Bash", "new").content, "new")
+
+    def test_what_is_sent_of_a_changed_result_counts_for_the_others(self) -> None:
+        """It comes whole instead of its preview, so that the fresh one beside it has to make room."""
+        self.budget.apply(turn(result("1", "x" * 250_000)))
+        group = self.only_group(turn(result("1", "z" * 150_000), result("2", "y" * 60_000)))
+        self.assertEqual((group.changed, group.replaced, group.over_limit), (("1",), ("2",), False))
 
     def test_empty_results_of_a_transcript_become_visible(self) -> None:
         """With the tool's name from its call, the other fields kept, one event in the first turn only.
@@ -1042,6 +1080,16 @@ class PerMessage(FolderTestCase):
         self.assertEqual(len(self.events), 7)
         self.assertEqual(self.budget.apply(messages)[0], sent)
         self.assertEqual(len(self.events), 7)
+
+    def test_only_a_call_names_the_tool_of_a_result(self) -> None:
+        """Another block with the same id and a name says nothing about it; a call that lacks one has no name."""
+        messages = turn(result("1", ""), result("2", ""), result("3", ""), name="mkdir")
+        no_name: list[Any] = [{"type": "tool_use", "id": "2"}, {"type": "tool_use", "id": "3", "name": 7}]
+        odd = [{"type": "note", "id": "1", "name": "other"}, {"type": "tool_use", "name": "other"}]
+        messages[0]["content"] = [call("1", "mkdir"), *odd, *no_name]
+        sent, _ = self.budget.apply(messages)
+        texts = ["(mkdir completed with no output)", *["(tool completed with no output)"] * 2]
+        self.assertEqual(sent_contents(sent), dict(zip("123", texts, strict=True)))
 
     def test_the_transcript_is_not_changed(self) -> None:
         """What comes out is a copy at every depth, what went in is as before."""
@@ -1064,6 +1112,7 @@ class PerMessage(FolderTestCase):
                 self.budget.apply(good + turn(result("2", "x")))
             self.assertEqual(caught.exception.code, "state_full")
             self.assertEqual(self.budget.state, ReplacementState())
+            self.new_budget(state=ReplacementState()).apply(turn(result("2", "x")))  # one is as many as there may be
             self.budget.state.decide("0", SeenResult("0" * 64, 1), None)
             with self.assertRaises(BudgetError):
                 self.budget.shape_result("1", "Bash", "x" * 60_000)
@@ -1132,6 +1181,10 @@ class OtherTypes(FolderTestCase):
         for wrong in no_names:
             with self.assertRaises(BudgetError):
                 budget.threshold(wrong)
+            with self.assertRaises(BudgetError):
+                budget.exempt(wrong)
+            with self.assertRaises(BudgetError):
+                budget.shape_result("1", wrong, [{"type": "image"}])
         with self.assertRaises(BudgetError):
             threshold(NoComparison())  # type: ignore[arg-type]
         no_messages: list[Any] = [
