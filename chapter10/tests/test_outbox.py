@@ -853,6 +853,83 @@ class RelayTest(OutboxTestCase):
 
         self.assertEqual((1, 1), (report.sent, report.refused))
 
+    def test_a_relay_sleeps_only_when_a_pass_moved_nothing(self) -> None:
+        """One that sent, refused or buried anything is followed by the next at once, which lets others have their turn.
+
+        Claims: I4-056.
+        """
+        moved = [PassReport(sent=1, refused=1), PassReport(refused=1, dead=1), PassReport(sent=1), PassReport(dead=1)]
+        idle = [PassReport(claimed=1, given_back=1), PassReport(paused=True), PassReport(claimed=1, lost=1)]
+        passes: list[PassReport] = []
+        slept_after: list[PassReport] = []
+        others: list[int] = []
+
+        class Scripted(Relay):
+            async def run_pass(self) -> PassReport:
+                passes.append([*moved, *idle][len(passes)])
+                return passes[-1]
+
+        async def sleep(seconds: float) -> None:
+            slept_after.append(passes[-1])
+
+        async def run(loop: asyncio.AbstractEventLoop) -> None:
+            stop = asyncio.Event()
+
+            async def other() -> None:
+                while len(passes) < len(moved) + len(idle):
+                    others.append(len(passes))
+                    await asyncio.sleep(0)
+                stop.set()
+
+            began = loop.time()
+            await asyncio.gather(Scripted(self.outbox, self.receiver.send, sleep=sleep).run(stop), other())
+            self.assertEqual(began, loop.time())
+
+        run_virtual(run)
+
+        self.assertEqual(idle, slept_after)
+        self.assertLessEqual({1, 2, 3}, set(others))
+
+    def test_a_pause_ends_at_its_moment_and_is_none_before_a_failure(self) -> None:
+        """Whatever the clock says at first: only a transport that was down makes a relay wait."""
+        for start in (-1e9, 0.0, 1e9):
+            clock = ManualClock(start)
+            relay = self.relay(clock=clock, pause=lambda failures: 5.0)
+            self.record(f"e{start}")
+            self.receiver.down = True
+            self.assertEqual(1, self.passes(1, relay)[0].given_back)
+            clock.now = start + 4.999
+            self.assertTrue(self.passes(1, relay)[0].paused)
+            clock.now = start + 5
+            self.receiver.down = False
+            self.assertEqual(1, self.passes(1, relay)[0].sent)
+
+    def test_a_cancelled_relay_whose_store_is_broken_is_cancelled(self) -> None:
+        """What it sent stays owed and is marked by the next pass."""
+        self.record("a", "b")
+
+        async def run(relay: Relay, entered: asyncio.Event) -> None:
+            task = asyncio.create_task(relay.run_pass())
+            await entered.wait()
+            self.database.connection.execute("PRAGMA query_only=ON")
+            task.cancel()
+            with self.assertRaises(asyncio.CancelledError):
+                await task
+            self.database.connection.execute("PRAGMA query_only=OFF")
+            self.assertEqual("claimed", self.status("a"))
+            await relay.run_pass()
+
+        entered = asyncio.Event()
+
+        async def send(topic: str, payload: str, *, key: str) -> None:
+            if key == "b" and not entered.is_set():
+                entered.set()
+                await asyncio.Event().wait()
+
+        asyncio.run(run(self.relay(send=send), entered))
+
+        self.assertEqual(["sent", "sent"], [self.status(e) for e in "ab"])
+
     def test_a_lease_ends_at_its_moment(self) -> None:
         """A batch says until when it may be sent, and at that very moment its time is over."""
         self.record("e")
