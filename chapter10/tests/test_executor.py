@@ -674,11 +674,18 @@ class Door(ExecutorTestCase):
             {"grace_seconds": float("inf")},
             {"grace_seconds": float("nan")},
             {"grace_seconds": "5"},
+            {"grace_seconds": 2.0**31 + 1},
+            {"keep_progress": MAX_PENDING_PROGRESS + 1},
             {"run": None},
             {"parse": 3},
         ):
             with self.subTest(options=options), self.assertRaises(ExecutorError):
                 self.executor(**options)
+        for fine in (
+            {"limit": 1, "keep_progress": 1, "grace_seconds": 0.001},
+            {"limit": MAX_PARALLEL, "keep_progress": MAX_PENDING_PROGRESS, "grace_seconds": 2**31},
+        ):
+            self.assertEqual(self.executor(**fine).executing, ())
 
     async def test_a_duplicate_id_is_refused_and_the_first_goes_on(self) -> None:
         """One id has one answer, also when the first is yielded already."""
