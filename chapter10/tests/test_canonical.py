@@ -18,6 +18,7 @@ from chapter10.canonical import (
     byte_size,
     canonical,
     digest,
+    is_unicode,
     text_digest,
 )
 
@@ -132,7 +133,18 @@ class TheForm(unittest.TestCase):
         """Without the C encoder of `json` the form is the same, slower."""
         value = {"b": [1, {"月": None}], "a": 1.5}
         with mock.patch.object(json.encoder, "c_make_encoder", None):
-            self.assertEqual(canonical(value), _encoder()(value))
+            encode = _encoder()
+        self.assertEqual(canonical(value), encode(value))
+        with self.assertRaises(ValueError):
+            encode(float("nan"))
+
+    def test_a_text_is_unicode_unless_it_holds_half_a_character(self) -> None:
+        """ASCII, other letters and whole emoji are; a lone half, and two halves as two characters, are not."""
+        for text, whole in (
+            ("", True), ("a", True), ("月é", True), ("\U0001f600", True), ("\ud800", False), ("a\ud83d\ude00", False),
+        ):  # fmt: skip
+            with self.subTest(text=ascii(text)):
+                self.assertIs(is_unicode(text), whole)
 
 
 class WhatIsRefused(unittest.TestCase):
@@ -194,12 +206,22 @@ class WhatIsRefused(unittest.TestCase):
 
     def test_the_number_of_levels_is_bounded(self) -> None:
         """`MAX_DEPTH` levels pass, one more is refused, and 100,000 end no differently."""
+        self.assertEqual(MAX_DEPTH, 100)
         self.assertEqual(MAX_DEPTH, canonical(nested(MAX_DEPTH)).count(":") + canonical(nested(MAX_DEPTH)).count("["))
         for levels in (MAX_DEPTH + 1, 500, 100_000):
             with self.subTest(levels=levels):
                 with self.assertRaises(CanonicalError) as caught:
                     canonical(nested(levels))
                 self.assertIn("levels", caught.exception.reason)
+
+    def test_what_only_the_encoder_notices_is_refused_with_the_same_code(self) -> None:
+        """The caller stands too deep, or another thread has changed the value after the check."""
+        for error, words in ((RecursionError(), "levels"), (TypeError(), "type"), (ValueError(), "number")):
+            with mock.patch("chapter10.canonical._encode", side_effect=error), self.subTest(error=error):
+                with self.assertRaises(CanonicalError) as caught:
+                    canonical([1])
+                self.assertEqual(caught.exception.code, "not_json")
+                self.assertIn(words, caught.exception.reason)
 
     def test_a_refusal_holds_nothing_of_the_value(self) -> None:
         """The text of the error is its code; the reason names the kind and quotes nothing."""
