@@ -804,19 +804,41 @@ class RelayTest(OutboxTestCase):
 
         self.assertEqual((1, 1, 1), (report.sent, report.refused, report.dead))
 
+    def test_a_kind_of_group_may_be_named_itself(self) -> None:
+        """Whatever its leaves are."""
+
+        class Unreachable(ExceptionGroup[Exception]):
+            pass
+
+        self.record("e")
+        self.receiver.refuses["e"] = Unreachable("nobody", [ValueError()])
+        [report] = self.passes(1, self.relay(transport_errors=(Unreachable,)))
+
+        self.assertEqual((0, 1), (report.refused, report.given_back))
+
     def test_a_stop_ends_a_sleeping_relay(self) -> None:
-        """The sleep is left at once and nothing stays behind."""
+        """The sleep is left at once and nothing stays behind, not even a sleep that takes its time to leave."""
+        left: list[str] = []
+
+        async def sleep(seconds: float) -> None:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                for _ in range(3):
+                    await asyncio.sleep(0)
+                left.append("sleep")
 
         async def run() -> int:
             stop = asyncio.Event()
-            task = asyncio.create_task(self.relay(sleep=lambda seconds: asyncio.Event().wait()).run(stop))
+            task = asyncio.create_task(self.relay(sleep=sleep).run(stop))
             for _ in range(5):
                 await asyncio.sleep(0)
             stop.set()
             await task
+            left.append("relay")
             return len(asyncio.all_tasks())
 
-        self.assertEqual(1, asyncio.run(run()))
+        self.assertEqual((1, ["sleep", "relay"]), (asyncio.run(run()), left))
 
     def test_a_cancelled_relay_marks_what_it_sent_and_gives_back_the_rest(self) -> None:
         """The cancellation comes out, nothing stays claimed, and no attempt is counted."""
@@ -878,6 +900,7 @@ class RelayTest(OutboxTestCase):
             async def other() -> None:
                 while len(passes) < len(moved) + len(idle):
                     others.append(len(passes))
+                    self.assertLess(len(others), 1000)
                     await asyncio.sleep(0)
                 stop.set()
 
