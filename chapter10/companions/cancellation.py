@@ -279,7 +279,6 @@ class CancelToken:
     def _forget(self, future: asyncio.Future[None]) -> None:
         with self._lock:
             self._waiting.pop(future, None)
-        future.cancel()
 
 
 class Publisher(Protocol):

@@ -294,6 +294,18 @@ class Holders(unittest.TestCase):
 
         run_virtual(main)
 
+    def test_nobody_waits_for_what_has_been_cancelled(self) -> None:
+        """The reason is there at once, also below; whoever holds work by such a token is told before it starts."""
+
+        async def main(loop: VirtualLoop) -> None:
+            token = CancelToken()
+            token.cancel("user")
+            tasks = [loop.create_task(each.wait()) for each in (token, token.child())]
+            await asyncio.sleep(0)
+            self.assertEqual([task.done() and task.result() for task in tasks], ["user", "user"])
+
+        run_virtual(main)
+
     def test_a_waiter_that_gave_up_in_the_turn_of_the_cancel_does_no_harm(self) -> None:
         """Its future is over when the loop gets to waking it; nothing is reported, and nobody stays on the list."""
 
@@ -692,8 +704,9 @@ class CleanUp(unittest.TestCase):
             raise asyncio.CancelledError
 
         async def main(loop: VirtualLoop) -> None:
-            with self.assertRaises(CleanUpTimedOut):
+            with self.assertRaises(CleanUpTimedOut) as caught:
                 await clean_up(lambda: pause(9), 2)
+            self.assertEqual(caught.exception.code, "clean_up_timed_out")
             self.assertEqual(loop.time(), 1002)
             with self.assertRaises(CleanUpTimedOut):
                 await clean_up(lambda: pause(0), 0)
@@ -723,6 +736,8 @@ class Modes(unittest.TestCase):
         """
         Interruption("driver", "preemptive", ignores_cancel=True)
         Interruption("metrics", "fire_and_forget", discardable=True)
+        Interruption("payment", at_least_once=True)
+        Interruption("driver", "preemptive", ignores_cancel=True, at_least_once=True)
         refused: list[dict[str, Any]] = [
             {"mode": "preemptive"},
             {"mode": "cooperative", "ignores_cancel": True},
