@@ -341,6 +341,7 @@ class RecordTest(OutboxTestCase):
                 partial(Outbox, self.database, max_attempts=bad),
                 partial(Consumer, self.database, "c", retention_s=bad),
                 partial(growing_delay, base_s=bad),
+                partial(growing_delay, max_s=bad),
             ]
         odd: list[Any] = [float("nan"), {1: 2}, (1,), "\ud800", object(), "x" * MAX_PAYLOAD_BYTES]
         calls += [partial(record, "t", payload, event_id="f") for payload in odd]
@@ -351,6 +352,7 @@ class RecordTest(OutboxTestCase):
             partial(Outbox, self.database, when_dead="ignore"),  # type: ignore[arg-type]
             partial(Outbox, self.database, when_dead=Uncomparable()),  # type: ignore[arg-type]
             partial(self.outbox.mark, batch, ["sent"]),  # type: ignore[list-item]
+            partial(growing_delay, base_s=2, max_s=1.999),
             derive_event_id,
         ]
         for call in calls:
@@ -1511,6 +1513,22 @@ class ConsumerTest(OutboxTestCase):
         self.assertEqual(["charge-1", "refund-1", "refund-1", "charge-2"], saga["sends"])
         self.assertEqual((["charge-1", "refund-1", "charge-2"], -500), (saga["effects"], saga["balance_cents"]))
         self.assertEqual(saga, asyncio.run(saga_demonstration()))
+        self.assertEqual(["saga.db"], [path.name for path in self.folder.iterdir() if path.name.startswith("saga")])
+
+    def test_the_saga_tells_what_happened_when(self) -> None:
+        """Recorded twice, delivered, the relay's death, and the second delivery that is dropped."""
+        timeline = asyncio.run(saga_demonstration())["timeline"]
+
+        self.assertEqual(
+            [
+                (0.0, "recorded", "charge-1"), (0.0, "delivered", "charge-1"),
+                (1.0, "recorded", "charge-2"), (1.0, "shipping failed", "charge-1"),
+                (1.0, "recorded", "refund-1"), (1.0, "recorded", "refund-1"), (1.0, "delivered", "refund-1"),
+                (1.0, "relay died before its mark", "refund-1"),
+                (6.0, "dropped as known", "refund-1"), (6.0, "delivered", "charge-2"),
+            ],
+            [(line["at"], line["what"], line["event"]) for line in timeline],
+        )  # fmt: skip
 
     def test_the_module_claims_no_exactly_once(self) -> None:
         """At least once, and a receiver that drops what it knows.

@@ -315,6 +315,17 @@ class Progress(WorkerTestCase):
         self.once(run, progress_every=60)
         self.assertEqual(seen, [3])
 
+    def test_nothing_done_of_nothing_is_where_each_attempt_starts(self) -> None:
+        """It may be said, and is not stored: the store has it already."""
+        self.submit()
+
+        def run(context: JobContext) -> Any:
+            return [context.progress(*counts) for counts in ((0, 0), (0, 3), (0, 3), (1, 3))]
+
+        self.assertEqual(self.once(run, progress_every=0).state, "succeeded")
+        self.assertEqual(self.progress_events(), [(0, 3), (1, 3)])
+        self.assertEqual(self.store.result("alice", 1)["data"], [True] * 4)
+
     def test_a_progress_that_is_none_is_refused_at_once(self) -> None:
         """The handler learns of its mistake also where the store would not have been asked."""
         self.submit()
