@@ -206,7 +206,7 @@ class _Context:
             elif now >= self._next_look:
                 self._next_look = now + LOOK_SECONDS
                 worker._look_at(held)
-        if held.over is None and worker._must_leave(now):
+        if worker._must_leave(now):
             held.end("worker_stopped")
         if held.over is not None:
             raise AttemptOver(held.over)

@@ -7,6 +7,7 @@ import signal
 import threading
 import unittest
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any, Final
 from unittest import mock
 
@@ -14,10 +15,10 @@ from chapter10.canonical import CodedError
 from chapter10.companions import child_process, heartbeat, worker_log
 from chapter10.companions import worker as module
 from chapter10.companions.heartbeat import AttemptOver, Heartbeat, Held, JobContext
-from chapter10.companions.worker import Backoff, Handler, Note, Outcome, Worker, WorkerError
+from chapter10.companions.worker import LOOK_SECONDS, Backoff, Handler, Note, Outcome, Worker, WorkerError
 from chapter10.companions.worker_log import MAX_RECENT, WorkerLog, log_path
 from chapter10.database import StoreError
-from chapter10.jobs import JobStore
+from chapter10.jobs import MIN_SECONDS, JobStore
 from chapter10.tests.job_support import AUGUST, REPORT, JobTestCase
 from chapter10.tests.support import ManualClock, defaults
 
@@ -333,16 +334,20 @@ class Progress(WorkerTestCase):
 
         def run(context: JobContext) -> Any:
             context.progress(2, 4)
-            for counts in ((1, 4), (3, 3), (5, 4), (True, 4), (2.0, 4), (-1, 4), (3, 2**53 + 1)):
+            wrong: list[Any] = [
+                (1, 4), (3, 3), (5, 4), (True, 4), (2.0, 4), (3, 5.0), (-1, 4), (3, 2**53 + 1), (None, 4), (3, None),
+            ]  # fmt: skip
+            for counts in wrong:
                 try:
                     context.progress(*counts)
                 except WorkerError as error:
                     refused.append(error.code)
+            context.progress(2**53, 2**53)
             return REPORT
 
         self.assertEqual(self.once(run).state, "succeeded")
-        self.assertEqual(refused, ["bad_progress"] * 7)
-        self.assertEqual(self.progress_events(), [(2, 4)])
+        self.assertEqual(refused, ["bad_progress"] * 10)
+        self.assertEqual(self.progress_events(), [(2, 4), (2**53, 2**53)])
 
     def test_a_busy_store_gets_the_progress_later(self) -> None:
         """Progress is no reason to fail: a lock that somebody else holds only delays it."""
@@ -503,6 +508,55 @@ class Stops(WorkerTestCase):
         _, why = self.stopped_by(steal)
         self.assertEqual(why, ["lease_lost"])
         self.assertEqual(self.refusals(), [("renew", "stale_attempt", 1)])
+
+    def test_a_lease_is_over_at_its_moment(self) -> None:
+        """A moment before it the handler goes on; at it the worker asks the store, which says no."""
+        self.submit()
+        passed: list[float] = []
+
+        def run(context: JobContext) -> Any:
+            for now in (10.999, 11.0):
+                self.clock.now = now
+                context.checkpoint()
+                passed.append(now)
+
+        self.assertEqual(self.once(run), Outcome(1, 1, "lost", "lease_lost"))
+        self.assertEqual((passed, self.refusals()), ([10.999], [("renew", "lease_expired", 1)]))
+
+    def test_a_checkpoint_looks_at_the_row_at_once_and_then_now_and_then(self) -> None:
+        """A cancel is seen by the first one, and later by the first one that is `LOOK_SECONDS` after the last look."""
+        for number, (early, late) in enumerate(((0.0, 0.0), (LOOK_SECONDS * 0.9, LOOK_SECONDS))):
+            job_id = self.submit(f"k{number}", now=self.clock())
+            passed: list[float] = []
+
+            def run(
+                context: JobContext, job_id: int = job_id, early: float = early, late: float = late,
+                passed: list[float] = passed,
+            ) -> Any:  # fmt: skip
+                began = self.clock()
+                if late > 0:
+                    context.checkpoint()
+                self.store.cancel("alice", job_id)
+                for moment in (early, late):
+                    self.clock.now = began + moment
+                    context.checkpoint()
+                    passed.append(moment)
+
+            self.assertEqual(self.once(run).state, "cancelled")
+            self.assertEqual(passed, [early] if late > 0 else [])
+
+    def test_progress_that_is_not_stored_stops_the_handler_too(self) -> None:
+        """Past the deadline it raises like a checkpoint, though the store would not have been asked."""
+        self.submit(deadline=5)
+        seen: list[bool] = []
+
+        def run(context: JobContext) -> Any:
+            seen.append(context.progress(1, 9))
+            self.clock.advance(4)
+            seen.append(context.progress(2, 9))
+
+        self.assertEqual(self.once(run, progress_every=60), Outcome(1, 1, "failed", "deadline_exceeded"))
+        self.assertEqual(seen, [True])
 
     def test_a_late_result_is_refused_and_changes_nothing(self) -> None:
         """A handler that never looks delivers after its lease: the other attempt's result is the only one.
@@ -742,6 +796,90 @@ class Leaving(WorkerTestCase):
         self.assertEqual(worker.run(), 1)
         self.assertEqual(self.store.get("alice", 1)["error"], "worker_stopped")
         self.assertEqual(self.once(lambda context: REPORT), Outcome(1, 2, "succeeded"))
+
+    def test_a_job_that_does_not_look_is_put_back_after_three_quarters_of_the_grace(self) -> None:
+        """By the heartbeat, which looks once in each quarter; somebody is told, and the late result is refused."""
+        self.submit()
+        overrun: list[str] = []
+
+        def run(context: JobContext) -> Any:
+            worker._heartbeat.look(self.store)
+            worker.stop()
+            for seconds, state in ((2.999, "running"), (0.001, "queued")):
+                self.clock.advance(seconds)
+                worker._heartbeat.look(self.store)
+                self.assertEqual(self.state(1), state)
+            return REPORT
+
+        worker = self.worker(run, grace=4, overrun=lambda: overrun.append("told"))
+        self.assertEqual(worker._heartbeat.look(self.store), 1.0)
+        outcome = worker.run_once()
+        assert outcome is not None
+        self.assertEqual((outcome.state, outcome.code, overrun), ("lost", "not_running", ["told"]))
+        self.assertIn(Note("overrun", 1, 1), self.notes)
+
+    def test_what_the_heartbeat_cannot_do_is_noted(self) -> None:
+        """It belongs to no job: the next beat may do."""
+        self.submit()
+        busy = StoreError("store_busy", "held")
+
+        def run(context: JobContext) -> Any:
+            self.clock.advance(3)
+            leases = mock.Mock()
+            leases.renew.side_effect = busy
+            worker._heartbeat.look(leases)
+            return REPORT
+
+        worker = self.worker(run, renew_every=3)
+        worker.run_once()
+        self.assertIn(Note("heartbeat_trouble", 0, 0, "store_busy", busy), self.notes)
+
+    def test_the_heartbeat_has_a_thread_while_jobs_are_done(self) -> None:
+        """Within `run`, and not where the renewals are never; it waits for a lock no longer than for its next beat."""
+        for renew_every, has_thread in ((None, True), (NEVER, False)):
+            seen: list[bool] = []
+
+            def run(context: JobContext, seen: list[bool] = seen) -> Any:
+                seen.append(self.has_heartbeat())
+                return REPORT
+
+            self.submit(str(renew_every))
+            self.worker(run, renew_every=renew_every).run(drain=True)
+            self.assertEqual((seen, self.has_heartbeat()), ([has_thread], False))
+        for lease, milliseconds in ((6.0, 2000), (90.0, 10_000)):
+            leases = self.worker(lambda context: REPORT, lease=lease, renew_every=None)._heartbeat._connect()
+            assert isinstance(leases, JobStore)
+            with leases:
+                self.assertEqual(leases.db.execute("PRAGMA busy_timeout").fetchone(), (milliseconds,))
+
+    @staticmethod
+    def has_heartbeat() -> bool:
+        return any(thread.name == "heartbeat" for thread in threading.enumerate())
+
+    def test_a_closed_worker_has_nothing_open(self) -> None:
+        """Neither its two connections nor the thread; a second close does nothing."""
+        with self.worker(lambda context: REPORT) as worker:
+            worker._heartbeat.start()
+            self.assertTrue(self.has_heartbeat())
+        self.assertFalse(self.has_heartbeat())
+        for database in (worker._look, worker._store._database):
+            with self.assertRaises(StoreError):
+                database.row("SELECT 1")
+        worker.close()
+
+    def test_a_worker_that_cannot_be_made_leaves_nothing_open(self) -> None:
+        """If the second connection fails, the first one is closed."""
+        made: list[JobStore] = []
+
+        def remember(*arguments: Any) -> JobStore:
+            made.append(JobStore(*arguments))
+            return made[-1]
+
+        broken = mock.patch.object(module, "Database", side_effect=StoreError("store_unavailable", "gone"))
+        with mock.patch.object(module, "JobStore", remember), broken, self.assertRaises(StoreError):
+            Worker(self.path, {})
+        with self.assertRaises(StoreError):
+            made[0].get("alice", 1)
 
     def test_a_last_attempt_that_is_put_back_says_why_it_failed(self) -> None:
         """Attempts are never given back, so the job ends, and its error names the worker's leaving."""
@@ -1009,7 +1147,14 @@ class AtTheDoor(WorkerTestCase):
             {"poll": -1},
             {"grace": "10"},
             {"progress_every": -1},
+            {"progress_every": False},
+            {"progress_every": Decimal(0)},
             {"renew_every": 0},
+            {"renew_every": 0.0},
+            {"renew_every": -NEVER},
+            {"renew_every": float("nan")},
+            {"renew_every": Decimal("inf")},
+            {"lease": 86_400.5},
         ):
             with self.subTest(options=options), self.assertRaises(WorkerError) as caught:
                 self.worker(lambda context: REPORT, **options)
@@ -1017,8 +1162,10 @@ class AtTheDoor(WorkerTestCase):
         for jobs in (-1, True, "3", 1.0):
             with self.subTest(jobs=jobs), self.assertRaises(WorkerError):
                 self.worker(lambda context: REPORT).run(jobs=jobs)  # type: ignore[arg-type]
-        with self.assertRaises(WorkerError):
-            Worker(self.path, {"reports.export": print})  # type: ignore[dict-item]
+        self.assertEqual(self.worker(lambda context: REPORT, lease=MIN_SECONDS, poll=86_400).run(jobs=0), 0)
+        for handlers in ({"reports.export": print}, {5: Handler(print)}):
+            with self.assertRaises(WorkerError):
+                Worker(self.path, handlers)  # type: ignore[arg-type]
         for bad in (
             {"run": None},
             {"temporary": (BaseException,)},
