@@ -785,6 +785,38 @@ class IndexTests(CatalogTestCase):
             for limit in (1, 3, 40, 1000):
                 self.assertEqual(ranking(catalog.search(query, {"p"}, limit)), expected[:limit], (query, limit))
 
+    def test_rare_words_in_a_large_catalog_are_ranked_by_the_rule(self) -> None:
+        """Tools with one, two or three rare words among 5,000, at every limit, also after one of them went."""
+        rare = {7: "x", 9: "y", 20: "x z", 300: "x y", 2500: "x y z", 4000: "z", 4999: "y z"}
+        catalog = Catalog(
+            tool(f"t{n:04}", "all", *rare.get(n, "").split(), permission="pq"[n == 20]) for n in range(5000)
+        )
+        for gone in (None, "t0300", "t2500"):
+            if gone:
+                del catalog.tools[gone]
+                self.assertNotIn(gone, [item.name for item in catalog.discoverable({"p"})])
+            for query in ("x", "x y", "x y z", "y nosuch z"):
+                expected = self.by_rule(catalog.tools.values(), query, {"p"}, 1000)
+                for limit in (1, 2, 3, 4, 1000):
+                    self.assertEqual(ranking(catalog.search(query, {"p"}, limit)), expected[:limit], (query, limit))
+
+    def test_many_good_ones_among_the_first_names_hide_no_better_one_behind(self) -> None:
+        """Two of four words in each of the first 600 names, three in one of the last: that one comes first."""
+        words = {5000: ("a", "b", "c"), 5500: ("d",)}
+        catalog = Catalog(tool(f"t{n:04}", *words.get(n, ("a", "b") if n < 600 else ("d",))) for n in range(6000))
+        for query in ("a b c d", "a b c", "c d a"):
+            expected = self.by_rule(catalog.tools.values(), query, {"p"}, 12)
+            self.assertEqual(expected[0], ("t5000", 3) if "b" in query else ("t5000", 2))
+            self.assertEqual(ranking(catalog.search(query, {"p"}, 12)), expected)
+
+    def test_a_name_that_came_late_stands_before_the_first_names_of_a_large_catalog(self) -> None:
+        """Among 6,000 tools with one word, a new one whose name is the first is the first answer."""
+        catalog = Catalog(tool(f"t{number:04}", "all", "also") for number in range(6000))
+        catalog.tools["a"] = tool("a", "all", "also")
+        catalog.tools["b"] = tool("b", "all")
+        self.assertEqual(ranking(catalog.search("all also", {"p"}, 2)), [("a", 2), ("t0000", 2)])
+        self.assertEqual([hit["name"] for hit in catalog.search("all", {"p"}, 3)], ["a", "b", "t0000"])
+
     def test_it_gives_what_the_rule_gives_after_any_changes(self) -> None:
         """Tools come, change and go between searches, past the point where all are numbered anew."""
         chance = random.Random(7)
@@ -832,6 +864,24 @@ class IndexTests(CatalogTestCase):
                 del catalog.tools[name]
             catalog.search("w", {"p"})
             self.assertLessEqual(len(index._tools), 2 * len(catalog.tools) + 10)
+
+    def test_the_published_bounds_of_the_index_are_these(self) -> None:
+        """What counts as few, and how much may be late, remembered or kept."""
+        self.assertEqual(
+            {name: getattr(postings, name) for name in postings.__all__ if name.isupper()},
+            {"FEW": 16, "FEW_SHARE": 1024, "MAX_KEPT_BYTES": 67_108_864, "MAX_LATE": 512, "MAX_VIEWS": 64},
+        )
+
+    def test_a_word_that_one_tool_has_needs_no_set_and_one_that_none_has_no_place(self) -> None:
+        """Made at once or one by one; a word whose last tool is gone is forgotten."""
+        catalog = Catalog([tool("a", "lone", "both"), tool("b", "both")])
+        kept = catalog.tools._index._words._numbers
+        self.assertEqual(kept, {"lone": 0, "both": {0, 1}})
+        catalog.tools["c"] = tool("c", "late")
+        self.assertEqual(kept, {"lone": 0, "both": {0, 1}, "late": 2})
+        for name in "abc":
+            del catalog.tools[name]
+        self.assertEqual(kept, {})
 
     def test_many_words_are_summed_right(self) -> None:
         """Scores up to 100 come out in order: each tool has one word more than the one before."""
@@ -882,6 +932,24 @@ class IndexTests(CatalogTestCase):
 
 
 class BadInputTests(CatalogTestCase):
+    def test_the_published_limits_are_these(self) -> None:
+        """A number that is written down anywhere else is written down here too."""
+        limits = {name: getattr(catalog_module, name) for name in catalog_module.__all__ if name.startswith("MAX_")}
+        self.assertEqual(
+            limits,
+            {
+                "MAX_BATCH": 1000,
+                "MAX_DESCRIPTION": 65_536,
+                "MAX_GRANTS": 10_000,
+                "MAX_KEYWORDS": 100_000,
+                "MAX_LIMIT": 1000,
+                "MAX_PARAMETERS_BYTES": 1_048_576,
+                "MAX_QUERY": 1000,
+                "MAX_TEXT": 200,
+                "MAX_TOOLS": 1_000_000,
+            },
+        )
+
     def test_search_refuses_what_is_no_query(self) -> None:
         """Other types, too long, a lone surrogate; the next search works.
 
@@ -901,7 +969,8 @@ class BadInputTests(CatalogTestCase):
         """
         catalog = fixture()
         for limit in (0, -1, True, False, 1.0, float("nan"), "3", None, MAX_LIMIT + 1, 10**100):
-            self.assert_refused("invalid_limit", catalog.search, "订单", ALL, limit)
+            error = self.assert_refused("invalid_limit", catalog.search, "订单", ALL, limit)
+            self.assertEqual((error.field, error.reason), ("limit", "not an integer from 1 to 1000"))
 
     def test_every_question_refuses_what_are_no_grants(self) -> None:
         """One string would match by its parts, so it is refused, and so is all that is no collection of strings."""
@@ -935,6 +1004,7 @@ class BadInputTests(CatalogTestCase):
         expected = catalog.search("订单", frozenset({"orders:read"}))
         for grants in ({"orders:read"}, ["orders:read"] * 2, ("orders:read",), {"orders:read": 1}.keys()):
             self.assertEqual(catalog.search("订单", grants), expected)
+        self.assertEqual(catalog.search("订单", ["orders:read"] * MAX_GRANTS), expected)
 
     def test_load_refuses_what_is_no_batch(self) -> None:
         """Other types, too many cards, a budget that is no positive integer."""
@@ -944,7 +1014,8 @@ class BadInputTests(CatalogTestCase):
         for value in bad:
             self.assert_refused("invalid_hits", catalog.load, value, ALL)
         for budget in (0, -1, True, 1e3, float("inf"), "4096", None):
-            self.assert_refused("invalid_budget", catalog.load, hits, ALL, budget)
+            error = self.assert_refused("invalid_budget", catalog.load, hits, ALL, budget)
+            self.assertEqual((error.field, error.reason), ("budget_bytes", "not a positive integer"))
         self.assertEqual(len(catalog.load(hits, ALL, 10**100)), 2)
         many = Catalog(tool(f"t{number}", "word") for number in range(MAX_BATCH + 1))
         cards = [{"name": item.name, "digest": item.digest} for item in many.tools.values()]
