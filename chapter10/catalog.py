@@ -28,13 +28,13 @@ Names are compared as they are: `search` and `Search` are two tools. A tool is f
 nothing else, so that a name typed as a query finds a tool only if the name is among them. Unicode forms
 are not unified: a keyword in another normal form is another keyword.
 
-What it costs (`lab.benchmark --area search`): a search in the chapter's 300 tools takes one to nine
-microseconds for three cards, and twelve for a hundred, of which seven are the copies that C5 asks for and two
-the finding. Three common words among 100,000 tools take 0.8 of the bare operation on whole integers, since a
-few names decide; twice as long as the same steps bare, and the difference is the door and ten cards. Where
-only the last names will do it is 1.4 of the bare operation. Making 100,000 tools and their catalog takes 1.3
-times the work by hand, and 2 times for 300: every field is looked at, which is the most of a tool's cost, while
-a number that has a word alone needs no set. An upgrade takes less than half a microsecond at any size.
+What it costs (`lab.benchmark --area search`): a search in the chapter's 300 tools takes one to ten
+microseconds for three cards, and thirteen for a hundred, of which seven are the copies that C5 asks for. Three
+common words among 100,000 tools take 0.75 of the bare operation on whole integers, since a few names decide,
+and twice as long as the same steps bare: the difference is the door and ten cards. Where only the last names
+will do it is 1.4 of the bare operation. Making 100,000 tools and their catalog takes 1.3 times the work by
+hand, and 2 times for 300: every field is looked at, which is half of a tool's cost, while a number that has a
+word alone needs no set. An upgrade takes a third of a microsecond at any size.
 
 What it does not do: understand language (a query is words that somebody chose), authorize an object
 (whether *this* order may be read is for the service that has it), or make a check here and an effect
