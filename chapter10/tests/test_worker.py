@@ -7,6 +7,7 @@ import signal
 import threading
 import unittest
 from collections.abc import Callable
+from contextlib import nullcontext
 from decimal import Decimal
 from typing import Any, Final
 from unittest import mock
@@ -18,7 +19,7 @@ from chapter10.companions.heartbeat import AttemptOver, Heartbeat, Held, JobCont
 from chapter10.companions.worker import LOOK_SECONDS, Backoff, Handler, Note, Outcome, Worker, WorkerError
 from chapter10.companions.worker_log import MAX_RECENT, WorkerLog, log_path
 from chapter10.database import StoreError
-from chapter10.jobs import MIN_SECONDS, JobStore
+from chapter10.jobs import MIN_SECONDS, JobError, JobStore
 from chapter10.tests.job_support import AUGUST, REPORT, JobTestCase
 from chapter10.tests.support import ManualClock, defaults
 
@@ -88,7 +89,7 @@ class OneJob(WorkerTestCase):
         self.assertEqual(seen, [(1, 1, AUGUST, None)])
         self.assertEqual(self.store.result("alice", 1)["data"], REPORT)
         self.assertEqual(self.store.intent(1)["args"], AUGUST)
-        self.assertEqual([note.kind for note in self.notes], ["claimed", "succeeded"])
+        self.assertEqual(self.notes, [Note("claimed", 1, 1), Note("succeeded", 1, 1)])
 
     def test_nothing_due_is_nothing_done(self) -> None:
         """Without a due job `run_once` gives None and writes nothing."""
@@ -121,14 +122,19 @@ class OneJob(WorkerTestCase):
         """The handler's mistake is recorded; the job does not hang until its lease ends."""
         self.submit()
         self.assertEqual(self.once(lambda context: {1: 2}), Outcome(1, 1, "failed", "bad_result"))
+        said = [(note.kind, note.detail, type(note.error)) for note in self.notes[1:]]
+        self.assertEqual(said, [("error", "bad_result", JobError), ("failed", "bad_result", type(None))])
 
     def test_a_job_without_a_handler_ends_in_bounded_attempts(self) -> None:
         """It is put back for a worker that knows it, and fails after its last attempt; so does another version."""
-        self.submit(max_attempts=2)
+        self.submit(max_attempts=3)
         for version in ("2", "3"):
-            outcome = self.once(lambda context: REPORT, version=version)
+            self.assertEqual(self.once(lambda context: REPORT, version=version).state, "queued")
             self.clock.advance(10)
-        self.assertEqual(outcome, Outcome(1, 2, "failed", "no_handler"))
+        worker = self.worker(lambda context: REPORT)
+        worker._handlers.clear()
+        self.assertEqual(worker.run_once(), Outcome(1, 3, "failed", "no_handler"))
+        self.assertEqual(self.notes[-1], Note("failed", 1, 3, "no_handler"))
 
     def test_a_job_that_vanished_between_claim_and_look_is_lost(self) -> None:
         """A row that was pruned meanwhile is nobody's job any more."""
@@ -151,6 +157,7 @@ class Errors(WorkerTestCase):
         """The handler says what is temporary; everything else is final at once."""
         self.submit("a", max_attempts=3)
         self.assertEqual(self.fail_with(Slow("slow"), temporary=(Slow,)), Outcome(1, 1, "queued", "slow"))
+        self.assertEqual([note.kind for note in self.notes], ["claimed", "error", "queued"])
         self.store.cancel("alice", 1)
         self.submit("b", max_attempts=3)
         self.assertEqual(self.fail_with(CodedError("bad_rows"), temporary=(Slow,)), Outcome(2, 1, "failed", "bad_rows"))
@@ -313,8 +320,10 @@ class Progress(WorkerTestCase):
             seen.append(self.store.get("alice", 1)["done"])
             return REPORT
 
-        self.once(run, progress_every=60)
-        self.assertEqual(seen, [3])
+        worker = self.worker(run, progress_every=60)
+        with mock.patch.object(worker._store, "progress", mock.Mock(side_effect=worker._store.progress)) as progress:
+            worker.run_once()
+        self.assertEqual((seen, progress.call_count), ([3], 2))  # and what is stored is not sent again
 
     def test_nothing_done_of_nothing_is_where_each_attempt_starts(self) -> None:
         """It may be said, and is not stored: the store has it already."""
@@ -353,7 +362,8 @@ class Progress(WorkerTestCase):
         """Progress is no reason to fail: a lock that somebody else holds only delays it."""
         self.submit()
         worker = self.worker(lambda context: REPORT)
-        busy = [StoreError("store_busy", "held")]
+        error = StoreError("store_busy", "held")
+        busy = [error]
         real = worker._store.progress
 
         def progress(*arguments: Any, **options: Any) -> bool:
@@ -370,6 +380,7 @@ class Progress(WorkerTestCase):
             outcome = worker.run_once()
         self.assertEqual(outcome, Outcome(1, 1, "succeeded"))
         self.assertEqual(self.progress_events(), [(3, 3)])
+        self.assertIn(Note("store_trouble", 1, 1, "store_busy", error), self.notes)
 
 
 class Stops(WorkerTestCase):
@@ -545,6 +556,19 @@ class Stops(WorkerTestCase):
             self.assertEqual(self.once(run).state, "cancelled")
             self.assertEqual(passed, [early] if late > 0 else [])
 
+    def test_what_was_done_before_a_stop_is_stored(self) -> None:
+        """A reader sees how far the attempt had come."""
+        self.submit()
+
+        def run(context: JobContext) -> Any:
+            context.progress(1, 9)
+            context.progress(7, 9)  # in the same moment: not stored yet
+            self.clock.advance(5)
+            context.checkpoint()
+
+        self.assertEqual(self.once(run, limit=5, progress_every=60).code, "attempt_limit_exceeded")
+        self.assertEqual(self.progress_events(), [(1, 9), (7, 9)])
+
     def test_progress_that_is_not_stored_stops_the_handler_too(self) -> None:
         """Past the deadline it raises like a checkpoint, though the store would not have been asked."""
         self.submit(deadline=5)
@@ -632,6 +656,120 @@ class Stops(WorkerTestCase):
         self.assertIn("log_trouble", [note.kind for note in self.notes])
 
 
+class Beliefs(WorkerTestCase):
+    """What a worker believes of its lease, and what it asks the store."""
+
+    def test_a_look_that_fails_decides_nothing(self) -> None:
+        """The handler goes on; the lease and the next look decide."""
+        self.submit()
+
+        def run(context: JobContext) -> Any:
+            context.checkpoint()
+            self.store.cancel("alice", 1)
+            self.clock.advance(1)
+            with mock.patch.object(worker._look, "row", side_effect=StoreError("store_busy", "held")):
+                context.checkpoint()
+            self.clock.advance(1)
+            context.checkpoint()
+
+        worker = self.worker(run)
+        self.assertEqual(worker.run_once(), Outcome(1, 1, "cancelled", "cancelled"))
+        self.assertEqual(self.clock(), 3)
+
+    def test_a_lease_that_cannot_be_confirmed_is_lost(self) -> None:
+        """By the worker's clock it is over, and the store does not say otherwise."""
+        self.submit()
+
+        def run(context: JobContext) -> Any:
+            self.clock.advance(10)
+            with mock.patch.object(worker._store, "renew", side_effect=StoreError("store_busy", "held")):
+                context.checkpoint()
+
+        worker = self.worker(run)
+        self.assertEqual(worker.run_once(), Outcome(1, 1, "lost", "lease_lost"))
+
+    def test_a_lease_that_was_lengthened_elsewhere_is_confirmed(self) -> None:
+        """It is as long as a new one from then on, and never longer than the job has time."""
+        self.submit(deadline=33)
+        asked: list[float] = []
+
+        def run(context: JobContext) -> Any:
+            self.store.renew(1, 1, now=self.clock, lease=32)
+            for now in (11.0, 20.9, 21.0, 31.0, 32.9):
+                self.clock.now = now
+                context.checkpoint()
+            self.store.cancel("alice", 1)
+            self.clock.now = 33.0
+            context.checkpoint()
+
+        def renew(*arguments: Any, **options: Any) -> str:
+            asked.append(self.clock())
+            return real(*arguments, **options)
+
+        worker = self.worker(run)
+        real = worker._store.renew
+        with mock.patch.object(worker._store, "renew", renew):
+            self.assertEqual(worker.run_once(), Outcome(1, 1, "cancelled", "deadline_exceeded"))
+        self.assertEqual(asked, [11.0, 21.0, 31.0])
+
+    def test_a_cancel_is_heard_when_a_lease_is_confirmed(self) -> None:
+        """The answer to the renewal says so."""
+        self.submit()
+
+        def run(context: JobContext) -> Any:
+            self.store.renew(1, 1, now=self.clock, lease=50)
+            self.store.cancel("alice", 1)
+            self.clock.advance(10)
+            context.checkpoint()
+
+        self.assertEqual(self.once(run), Outcome(1, 1, "cancelled", "cancelled"))
+
+    def test_a_job_that_ended_elsewhere_ends_the_attempt(self) -> None:
+        """Somebody whose clock is ahead has swept it: progress says that it has ended, and so does a look."""
+        for number, looks in enumerate((False, True)):
+            job_id = self.submit(f"k{number}", now=self.clock())
+            why: list[str] = []
+
+            def run(context: JobContext, looks: bool = looks, why: list[str] = why) -> Any:
+                self.store.sweep(now=self.clock() + 200)
+                try:
+                    if looks:
+                        context.checkpoint()
+                    else:
+                        context.progress(1, 1)
+                except AttemptOver as over:
+                    why.append(over.code)
+                    raise
+
+            blind = mock.patch.object(Worker, "_look_at", lambda *_: None)
+            with nullcontext() if looks else blind:
+                outcome = self.once(run)
+            self.assertEqual((outcome, why), (Outcome(job_id, 1, "failed", "ended"), ["ended"]))
+
+    def test_a_job_that_was_removed_meanwhile_is_lost(self) -> None:
+        """Ended by somebody whose clock is ahead, and pruned: nobody's job any more."""
+        self.submit()
+
+        def run(context: JobContext) -> Any:
+            late = self.clock() + 200
+            self.store.sweep(now=late)
+            self.store.prune(now=late + 1, results_before=late + 1, keys_before=late + 1)
+            context.checkpoint()
+
+        self.assertEqual(self.once(run), Outcome(1, 1, "lost", "lease_lost"))
+        self.assertEqual(self.refusals(), [("renew", "not_found", 1)])
+
+    def test_a_code_is_a_text_that_can_be_shown(self) -> None:
+        """One character up to two hundred."""
+        for number, code in enumerate(("x", "x" * 200)):
+            self.submit(f"k{number}")
+
+            def run(context: JobContext, code: str = code) -> Any:
+                raise CodedError(code)
+
+            self.assertEqual(self.once(run).code, code)
+
+
 class Deliveries(WorkerTestCase):
     """A store that is busy or answers into the void."""
 
@@ -639,7 +777,8 @@ class Deliveries(WorkerTestCase):
         """A result is not thrown away because somebody else held the lock."""
         self.submit()
         worker = self.worker(lambda context: REPORT)
-        real, busy = worker._store.finish, [StoreError("store_busy", "held")] * 3
+        error = StoreError("store_busy", "held")
+        real, busy = worker._store.finish, [error] * 3
 
         def finish(*arguments: Any, **options: Any) -> bool:
             if busy:
@@ -648,19 +787,35 @@ class Deliveries(WorkerTestCase):
 
         with mock.patch.object(worker._store, "finish", finish):
             self.assertEqual(worker.run_once(), Outcome(1, 1, "succeeded"))
+        self.assertEqual(self.notes[1:-1], [Note("store_trouble", 1, 1, "store_busy", error)] * 3)
 
     def test_a_store_that_is_busy_past_the_lease_costs_the_attempt_only(self) -> None:
         """The worker goes on with the next job; the lease recovers this one."""
         self.submit()
         worker = self.worker(lambda context: REPORT)
+        asked: list[float] = []
 
         def finish(*arguments: Any, **options: Any) -> bool:
-            self.clock.advance(6)
+            self.clock.advance(5)
+            asked.append(self.clock())
             raise StoreError("store_busy", "held")
 
         with mock.patch.object(worker._store, "finish", finish):
             self.assertEqual(worker.run_once(), Outcome(1, 1, "lost", "store_busy"))
+        self.assertEqual(asked, [6, 11])  # at the end of the lease it is over
         self.assertEqual(self.once(lambda context: REPORT), Outcome(1, 2, "succeeded"))
+
+    def test_a_store_that_is_busy_past_the_lease_of_a_job_without_a_handler_costs_the_attempt_only(self) -> None:
+        """There is nothing to discard then."""
+        self.submit()
+        worker = self.worker(lambda context: REPORT, version="2", discard=print)
+
+        def fail(*arguments: Any, **options: Any) -> str:
+            self.clock.advance(6)
+            raise StoreError("store_busy", "held")
+
+        with mock.patch.object(worker._store, "fail", fail):
+            self.assertEqual(worker.run_once(), Outcome(1, 1, "lost", "store_busy"))
 
     def test_a_broken_store_ends_the_worker(self) -> None:
         """A full or missing disk is not tried again and again; the error comes out."""
@@ -692,9 +847,10 @@ class Deliveries(WorkerTestCase):
         """Nothing was claimed, nothing is lost."""
         self.submit()
         worker = self.worker(lambda context: REPORT)
-        busy = mock.Mock(side_effect=StoreError("store_busy", "held"))
-        with mock.patch.object(worker._store, "claim_next", busy):
+        error = StoreError("store_busy", "held")
+        with mock.patch.object(worker._store, "claim_next", mock.Mock(side_effect=error)):
             self.assertIsNone(worker.run_once())
+        self.assertEqual(self.notes, [Note("store_trouble", 0, 0, "store_busy", error)])
         self.assertEqual(worker.run(drain=True), 1)
 
 
@@ -789,11 +945,13 @@ class Leaving(WorkerTestCase):
             worker.stop()
             self.clock.advance(1.99)
             context.checkpoint()
+            passed.append(self.clock())
             self.clock.advance(0.01)
             context.checkpoint()
 
+        passed: list[float] = []
         worker = self.worker(run, grace=4)
-        self.assertEqual(worker.run(), 1)
+        self.assertEqual((worker.run(), passed), (1, [2.99]))
         self.assertEqual(self.store.get("alice", 1)["error"], "worker_stopped")
         self.assertEqual(self.once(lambda context: REPORT), Outcome(1, 2, "succeeded"))
 
@@ -825,13 +983,17 @@ class Leaving(WorkerTestCase):
 
         def run(context: JobContext) -> Any:
             self.clock.advance(3)
-            leases = mock.Mock()
-            leases.renew.side_effect = busy
             worker._heartbeat.look(leases)
+            self.assertEqual(leases.renew.call_count, 1)
             return REPORT
 
+        leases = mock.Mock()
+        leases.renew.side_effect = busy
         worker = self.worker(run, renew_every=3)
         worker.run_once()
+        self.clock.advance(3)
+        worker._heartbeat.look(leases)
+        self.assertEqual(leases.renew.call_count, 1, "nothing is renewed after the handler")
         self.assertIn(Note("heartbeat_trouble", 0, 0, "store_busy", busy), self.notes)
 
     def test_the_heartbeat_has_a_thread_while_jobs_are_done(self) -> None:
