@@ -817,6 +817,33 @@ class IndexTests(CatalogTestCase):
         self.assertEqual(ranking(catalog.search("all also", {"p"}, 2)), [("a", 2), ("t0000", 2)])
         self.assertEqual([hit["name"] for hit in catalog.search("all", {"p"}, 3)], ["a", "b", "t0000"])
 
+    def test_the_first_names_do_not_win_by_being_first(self) -> None:
+        """A thousand first names have two of four words, ten late ones three, and nobody has all."""
+
+        def keywords(number: int) -> str:
+            return "AB" if number < 1000 else "ABC" if 4500 <= number < 4510 else "D" if number == 4999 else ""
+
+        catalog = Catalog(tool(f"t{number:04}", *keywords(number)) for number in range(5000))
+        for query in ("A B C D", "A B C", "A B D", "B C"):
+            for limit in (1, 3, 12, 40):
+                expected = self.by_rule(catalog.tools.values(), query, {"p"}, limit)
+                self.assertEqual(ranking(catalog.search(query, {"p"}, limit)), expected, (query, limit))
+
+    def test_it_gives_what_the_rule_gives_for_rare_words_in_a_large_catalog(self) -> None:
+        """Nine of 3,000 tools have one to four of four rare words; at every limit, and without empty groups."""
+        rare = {7: "ABCD", 300: "ABC", 301: "ABD", 302: "AB", 900: "CD", 901: "B", 1500: "A", 1501: "C", 2998: "D"}
+        catalog = Catalog(
+            tool(f"t{n:04}", "all", *rare.get(n, ""), permission="q" if n == 301 else "p") for n in range(3000)
+        )
+        for query in ("A", "C D", "A B", "A B C", "D C B A", "D nosuch"):
+            for grants in (frozenset("p"), frozenset("pq"), frozenset("q"), frozenset("z")):
+                for limit in range(1, 12):
+                    expected = self.by_rule(catalog.tools.values(), query, grants, limit)
+                    with self.subTest(query=query, limit=limit):
+                        self.assertEqual(ranking(catalog.search(query, grants, limit)), expected)
+                        groups = catalog.tools._index.best(query.casefold().split(), grants, limit)
+                        self.assertTrue(all(tools for _, tools in groups))
+
     def test_it_gives_what_the_rule_gives_after_any_changes(self) -> None:
         """Tools come, change and go between searches, past the point where all are numbered anew."""
         chance = random.Random(7)
@@ -842,10 +869,11 @@ class IndexTests(CatalogTestCase):
 
     def test_a_tool_that_arrives_after_a_search_is_visible_to_the_same_grants(self) -> None:
         """What was worked out for these grants is worked out again, among many tools as among few."""
-        catalog = Catalog(tool(f"t{number:03}", "w") for number in range(100))
-        self.assertEqual(ranking(catalog.search("w", {"p"}, 1)), [("t000", 1)])
-        catalog.tools["a"] = tool("a", "w")
-        self.assertEqual(ranking(catalog.search("w", {"p"}, 1)), [("a", 1)])
+        for size in (100, 5000):
+            catalog = Catalog(tool(f"t{number:04}", "w") for number in range(size))
+            self.assertEqual(ranking(catalog.search("w", {"p"}, 1)), [("t0000", 1)])
+            catalog.tools["a"] = tool("a", "w")
+            self.assertEqual(ranking(catalog.search("w", {"p"}, 1)), [("a", 1)])
 
     def test_what_is_remembered_is_bounded(self) -> None:
         """Late numbers, gaps, views and integers stay within their bounds, whatever is asked and changed."""
@@ -872,6 +900,15 @@ class IndexTests(CatalogTestCase):
             {"FEW": 16, "FEW_SHARE": 1024, "MAX_KEPT_BYTES": 67_108_864, "MAX_LATE": 512, "MAX_VIEWS": 64},
         )
 
+    def test_integers_are_kept_while_they_fit_and_not_one_longer(self) -> None:
+        """Two of ten bytes fit into twenty; for the third all are dropped, and it is kept."""
+        catalog = Catalog(tool(f"t{number:02}", "u", "v", "w") for number in range(80))
+        kept = catalog.tools._index._words._bits
+        with mock.patch.object(postings, "MAX_KEPT_BYTES", 20):
+            for word, expected in (("u", {"u"}), ("v", {"u", "v"}), ("w", {"w"})):
+                catalog.search(word, {"p"})
+                self.assertEqual(set(kept), expected)
+
     def test_a_word_that_one_tool_has_needs_no_set_and_one_that_none_has_no_place(self) -> None:
         """Made at once or one by one; a word whose last tool is gone is forgotten."""
         catalog = Catalog([tool("a", "lone", "both"), tool("b", "both")])
@@ -881,6 +918,7 @@ class IndexTests(CatalogTestCase):
         self.assertEqual(kept, {"lone": 0, "both": {0, 1}, "late": 2})
         for name in "abc":
             del catalog.tools[name]
+            self.assertNotIn(name, [item.name for item in catalog.discoverable({"p"})])
         self.assertEqual(kept, {})
 
     def test_many_words_are_summed_right(self) -> None:
