@@ -431,8 +431,8 @@ class Atomic(ExportTestCase):
             with self.subTest(code=code), mock.patch("os.fsync", sync):
                 try:
                     Exporter(self.results)(Context(export_arguments("2026-08", self.sales)))
-                except OSError:
-                    self.assertFalse(counts)
+                except OSError as error:
+                    self.assertEqual((False, code), (counts, error.errno))
                 else:
                     self.assertTrue(counts)
                 self.assertEqual(len(synced[0]), 1)
@@ -472,6 +472,34 @@ class Atomic(ExportTestCase):
         self.store.finish(live, 1, {}, now=self.clock)
         self.assertEqual(remove_leftovers(self.results, self.path), 1)  # `.new-x`: nobody is writing any more
         self.assertFalse((self.results / ".new-x").exists())
+
+    def test_what_is_gone_already_needs_no_removing(self) -> None:
+        """An attempt that wrote nothing is discarded, and of two that clean up at once neither fails."""
+        self.write(PLAIN)
+        exporter = Exporter(self.folder / "made" / "here")
+        exporter.discard(Context(export_arguments("2026-08", self.sales)))
+        exporter(Context(export_arguments("2026-08", self.sales)))
+        leftover = self.folder / "made" / "here" / "report-77-a1-month.csv"
+        leftover.write_bytes(b"x")
+        real = exports._is_leftover
+
+        def another_one_is_first(store: Any, name: str) -> bool:
+            found = real(store, name)
+            leftover.unlink(missing_ok=True)
+            return found
+
+        with mock.patch.object(exports, "_is_leftover", another_one_is_first):
+            self.assertEqual(remove_leftovers(leftover.parent, self.path), 2)
+        self.assertEqual(remove_leftovers(leftover.parent, self.path), 0)
+
+    @unittest.skipIf(sys.platform == "win32", "no links on this system")
+    def test_a_link_is_no_leftover(self) -> None:
+        """Whatever its name is: this module makes none."""
+        self.write(PLAIN)
+        self.results.mkdir()
+        (self.results / "report-77-a1-month.csv").symlink_to(self.sales)
+        self.assertEqual(remove_leftovers(self.results, self.path), 0)
+        self.assertTrue((self.results / "report-77-a1-month.csv").is_symlink())
 
     def test_tables_go_with_their_results(self) -> None:
         """After retention has taken the data, or the whole job, its tables are leftovers."""
