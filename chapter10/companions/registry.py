@@ -33,6 +33,8 @@ Codes, each with its `retryable` (`RETRYABLE`)
     time limit over    up to 3 calls      the same; no repetition  the same
                                           while the first runs on
     any other error    1 call             1 call                   1 call
+    some of a group    1 call             status query: done /     the same
+    were lost                             failed / unknown
 
 A success is `{"ok": True, "data": text}`; when the text was cut, also `truncated` and `original_length` in
 characters. A failure is `{"ok": False, "error": code, "retryable": bool}` and nothing else, unless the
@@ -427,16 +429,17 @@ class ToolRegistry:
                 return ending.value
             if not ending.started:
                 break
-            code = _code_of(ending.error)
-            if code != "transient_failure":
+            codes = _codes_of(ending.error)
+            code = min(codes) if len(codes) == 1 else "tool_failure"
+            if code != "transient_failure" and (spec.effect == "read" or "transient_failure" not in codes):
                 raise _Refused(code, ending.error)
-            if spec.effect != "read":
+            if spec.effect != "read":  # and lost, at least a part of it: it may have been done
                 status = await self._status(call, ending)
                 if status.state == "done":
                     return status.value
                 if status.state != "not_done":
                     raise _Refused("outcome_unknown", ending.error)
-                if spec.effect == "irreversible_write":
+                if spec.effect == "irreversible_write" or code != "transient_failure":
                     raise _Refused("tool_failure", ending.error)
             _log.info("tool %s: execution %d failed for the moment", spec.name, attempt, exc_info=ending.error)
         raise _Refused("transient_failure", ending.error)
@@ -622,8 +625,8 @@ def _check_options(loaded: object, key: object, approved: object, remaining: obj
         raise RegistryError("invalid_call", "progress", "not callable")
 
 
-def _code_of(error: BaseException) -> str:
-    """Map what a handler raised to a code; a group by its leaves. Raises what is not to be a result."""
+def _codes_of(error: BaseException) -> set[str]:
+    """Map what a handler raised to codes, one for each kind of leaf. Raises what is not to be a result."""
     _raise_stop(error)
     codes = set()
     for leaf in leaves(error):
@@ -633,7 +636,7 @@ def _code_of(error: BaseException) -> str:
             codes.add("transient_failure")
         else:
             codes.add("tool_failure")
-    return codes.pop() if len(codes) == 1 else "tool_failure"
+    return codes
 
 
 def _raise_stop(error: BaseException | None) -> None:

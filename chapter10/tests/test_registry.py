@@ -1279,6 +1279,24 @@ class Failures(RegistryTestCase):
             self.assertEqual(self.call(spec(handler)), failure(code))
             self.assertEqual(len(handler.calls), calls)
 
+    def test_a_write_that_was_lost_in_part_may_have_been_done(self) -> None:
+        """A group with a lost connection in it: the status decides, and what failed otherwise is not repeated."""
+        error = ExceptionGroup("g", [ValueError(), ExceptionGroup("h", [ConnectionError()])])
+        done, not_done, unknown = Status("done", "kept"), Status("not_done"), Status("unknown")
+        for effect in ("reversible_write", "irreversible_write"):
+            for status, expected in (
+                (done, {"ok": True, "data": "kept"}),
+                (not_done, failure("tool_failure")),
+                (unknown, failure("outcome_unknown")),
+                (None, failure("outcome_unknown")),
+            ):
+                with self.subTest(effect=effect, status=status):
+                    handler = Scripted(error)
+                    query = None if status is None else lambda key, arguments, status=status: status
+                    one = spec(handler, effect, status_query=query)
+                    self.assertEqual(expected, self.call(one, approved=True))
+                    self.assertEqual(1, len(handler.calls))
+
     def test_a_stop_is_never_a_result(self) -> None:
         """A cancel that the handler raises, Ctrl-C and the exit of the program come out.
 
