@@ -802,8 +802,19 @@ class OwnedTasks(unittest.TestCase):
         run_virtual(main)
 
     def test_an_ending_claims_nothing_that_nobody_said(self) -> None:
-        """No value, no error, no cancel of the caller."""
+        """No value, no error, no cancel of the caller; one that returned is done, and one that failed has no value."""
         self.assertEqual(Ending("limit", False, False), Ending("limit", False, False, None, None, None))
+        error = ValueError()
+
+        async def fails() -> None:
+            raise error
+
+        async def main(loop: VirtualLoop) -> None:
+            ended = await own(lambda: asyncio.sleep(0, 7), grace_s=1)
+            self.assertEqual(ended, Ending("itself", True, True, 7, None, None))
+            self.assertEqual(await own(fails, grace_s=1), Ending("itself", True, False, None, error, None))
+
+        run_virtual(main)
 
     def test_a_stop_from_elsewhere_ends_the_task(self) -> None:
         """The `stop` future cancels the task as a limit does, and is named as the reason."""
@@ -813,6 +824,9 @@ class OwnedTasks(unittest.TestCase):
             loop.call_later(2, stop.set_result, None)
             ending = await own(lambda: pause(9), grace_s=1, stop=stop)
             self.assertEqual((ending.why, ending.done, ending.returned, loop.time()), ("stop", True, False, 1002))
+            idle: asyncio.Future[None] = loop.create_future()
+            ending = await own(lambda: pause(9), limit_s=3, grace_s=1, stop=idle)
+            self.assertEqual((ending.why, loop.time()), ("limit", 1005))
 
         run_virtual(main)
 

@@ -419,6 +419,33 @@ class LongLoops(unittest.TestCase):
                         done += 1
                 self.assertLessEqual(done - moment, every)
 
+    def test_a_loop_looks_before_the_first_item_and_then_every_so_many(self) -> None:
+        """Of 25 items with a look at ten: before the first, the eleventh and the twenty-first; of none, never."""
+        done: list[int] = []
+
+        class Watched(CancelToken):
+            def check(self) -> None:
+                looks.append(len(done))
+                super().check()
+
+            async def checkpoint(self) -> None:
+                self.check()
+
+        async def in_a_coroutine(count: int) -> None:
+            async for item in checked_async(range(count), Watched(), every=10):
+                done.append(item)
+
+        for count, expected in ((25, [0, 10, 20]), (10, [0]), (0, [])):
+            looks: list[int] = []
+            done.clear()
+            for item in checked(range(count), Watched(), every=10):
+                done.append(item)
+            self.assertEqual(looks, expected)
+            looks.clear()
+            done.clear()
+            run_virtual(lambda loop, count=count: in_a_coroutine(count))  # type: ignore[misc]
+            self.assertEqual(looks, expected)
+
     def test_others_run_while_an_async_loop_works(self) -> None:
         """Every fifty items the event loop gets a turn, in which the cancel arrives.
 
@@ -579,28 +606,31 @@ class LongLoops(unittest.TestCase):
         run_virtual(main)
 
     def test_a_thread_is_told_whose_cancel_it_was(self) -> None:
-        """The caller's own cancel reaches the child alone, by a reason of its own."""
-        started = threading.Event()
-        reasons: list[str | None] = []
+        """The caller's own cancel reaches the child alone, by a reason of its own, and is raised all the same.
 
-        def compute(child: CancelToken) -> None:
+        The thread ends in the grace and gives a value, which nobody wants any more. Real time: nothing jumps past it.
+        """
+        started = threading.Event()
+        children: list[CancelToken] = []
+
+        def compute(child: CancelToken) -> str:
+            children.append(child)
             started.set()
             while not child.is_cancelled():
                 pass
-            reasons.append(child.reason)
+            return "a value"
 
-        async def main(loop: VirtualLoop) -> None:
+        async def main() -> None:
             token = CancelToken()
-            task = loop.create_task(in_thread(compute, token))
+            task = asyncio.create_task(in_thread(compute, token, grace_s=60.0))
             await asyncio.sleep(0)
             started.wait(60)
             task.cancel()
             await until_done(task)
-            self.assertEqual((task.cancelled(), token.is_cancelled(), len(token._waiting)), (True, False, 0))
-            await loop.shutdown_default_executor()
+            self.assertEqual((task.cancelled(), token.is_cancelled()), (True, False))
+            self.assertEqual([(child.reason, len(child._waiting)) for child in children], [("caller_cancelled", 0)])
 
-        run_virtual(main)
-        self.assertEqual(reasons, ["caller_cancelled"])
+        asyncio.run(main())
 
     def test_a_file_that_is_fetched_in_steps_stops_between_them(self) -> None:
         """20,000 bytes are three steps of 8192; after a cancel in the second there is no third.
@@ -703,11 +733,29 @@ class CleanUp(unittest.TestCase):
         async def torn() -> None:
             raise asyncio.CancelledError
 
+        async def late_value() -> int:
+            with contextlib.suppress(asyncio.CancelledError):
+                await pause(9)
+            return 7
+
+        async def late_error() -> None:
+            await late_value()
+            raise ValueError
+
+        async def stubborn() -> None:
+            await late_value()
+            await pause(9)
+
         async def main(loop: VirtualLoop) -> None:
             with self.assertRaises(CleanUpTimedOut) as caught:
                 await clean_up(lambda: pause(9), 2)
             self.assertEqual(caught.exception.code, "clean_up_timed_out")
             self.assertEqual(loop.time(), 1002)
+            for late in (late_value, late_error, stubborn):
+                with self.assertRaises(CleanUpTimedOut) as caught:
+                    await clean_up(late, 1, grace_s=0.5)
+                self.assertIs(type(caught.exception.__cause__), ValueError if late is late_error else type(None))
+            await until_done(next(iter(abandoned())))
             with self.assertRaises(CleanUpTimedOut):
                 await clean_up(lambda: pause(0), 0)
             with self.assertRaises(CleanUpTimedOut):
@@ -1236,6 +1284,7 @@ class OtherTypes(unittest.TestCase):
         longest = 2.0**31
         self.assertEqual(run_virtual(lambda loop: CancelToken().run(work, grace_s=longest)), 7)
         self.assertEqual(run_virtual(lambda loop: clean_up(work, longest, grace_s=longest)), 7)
+        self.assertEqual(run_virtual(lambda loop: CancelToken().run(work, grace_s=1)), 7)
         with self.assertRaises(CancellationError):
             run_virtual(lambda loop: CancelToken().run(work, grace_s=longest + 1))
 
