@@ -602,6 +602,7 @@ class Stops(WorkerTestCase):
         self.assertEqual(outcome, Outcome(1, 1, "lost", "stale_attempt"))
         self.assertEqual(self.contents(), before[0])
         self.assertEqual(self.refusals(), [("finish", "stale_attempt", 1)])
+        self.assertIn(Note("refused", 1, 1, "finish: stale_attempt"), self.notes)
         self.assertEqual((self.store.result("alice", 1)["data"], discarded), (REPORT, [1]))
 
     def test_a_late_failure_and_a_late_progress_are_refused(self) -> None:
@@ -843,6 +844,24 @@ class Deliveries(WorkerTestCase):
             self.assertEqual(worker.run_once(), Outcome(1, 1, "succeeded"))
         self.assertEqual((self.store.receipt_count(1), discarded), (1, []))
 
+    def test_an_answer_that_nothing_new_was_stored_is_followed_up(self) -> None:
+        """A job that another attempt has by then, or that is gone, is lost; any other has the state that it has."""
+        for number, state in enumerate(("lost", "lost", "failed")):
+            job_id = self.submit(f"k{number}", now=self.clock())
+            worker = self.worker(lambda context: REPORT)
+
+            def finish(*arguments: Any, number: int = number, job_id: int = job_id, **options: Any) -> bool:
+                if number == 0:
+                    self.store.claim(job_id, now=self.clock() + 10)
+                else:
+                    self.store.fail(job_id, 1, "bad_rows", now=self.clock())
+                    end = self.clock() + (1 if number == 1 else 0)
+                    self.store.prune(now=end, results_before=end, keys_before=end)
+                return False
+
+            with self.subTest(number), mock.patch.object(worker._store, "finish", finish):
+                self.assertEqual(worker.run_once(), Outcome(job_id, 1, state, "not_stored"))
+
     def test_a_busy_claim_is_an_idle_moment(self) -> None:
         """Nothing was claimed, nothing is lost."""
         self.submit()
@@ -975,17 +994,19 @@ class Leaving(WorkerTestCase):
         def run(context: JobContext) -> Any:
             worker._heartbeat.look(self.store)
             worker.stop()
-            for seconds, state in ((2.999, "running"), (0.001, "queued")):
+            for seconds in (2.999, 0.001):
                 self.clock.advance(seconds)
                 worker._heartbeat.look(self.store)
-                self.assertEqual(self.state(1), state)
+                states.append(self.state(1))
             return REPORT
 
+        states: list[str] = []
         worker = self.worker(run, grace=4, overrun=lambda: overrun.append("told"))
         self.assertEqual(worker._heartbeat.look(self.store), 1.0)
         outcome = worker.run_once()
         assert outcome is not None
         self.assertEqual((outcome.state, outcome.code, overrun), ("lost", "not_running", ["told"]))
+        self.assertEqual(states, ["running", "queued"])
         self.assertIn(Note("overrun", 1, 1), self.notes)
 
     def test_what_the_heartbeat_cannot_do_is_noted(self) -> None:
@@ -996,7 +1017,6 @@ class Leaving(WorkerTestCase):
         def run(context: JobContext) -> Any:
             self.clock.advance(3)
             worker._heartbeat.look(leases)
-            self.assertEqual(leases.renew.call_count, 1)
             return REPORT
 
         leases = mock.Mock()
@@ -1028,7 +1048,8 @@ class Leaving(WorkerTestCase):
 
     @staticmethod
     def has_heartbeat() -> bool:
-        return any(thread.name == "heartbeat" for thread in threading.enumerate())
+        """Whether there is the thread, which keeps no process alive by itself."""
+        return any(thread.name == "heartbeat" and thread.daemon for thread in threading.enumerate())
 
     def test_a_closed_worker_has_nothing_open(self) -> None:
         """Neither its two connections nor the thread; a second close does nothing."""
@@ -1204,6 +1225,14 @@ class Beats(WorkerTestCase):
         self.clock.advance(5)
         self.heart.look(self.store)
         self.assertEqual(self.lease_until(), 10)
+        for limit, lease_until in ((4, 10), (4.001, 14)):  # at the limit, and just before it
+            self.clock.now = 5
+            self.heart.hold(Held(1, 1, owner="a", started=1, lease=9, deadline=100, limit=limit, renew_every=3))
+            self.heart.look(self.store)
+            self.assertEqual(self.lease_until(), lease_until)
+        self.clock.now = 4
+        self.heart.hold(Held(1, 1, owner="a", started=1, lease=9, deadline=100, limit=3, renew_every=3))
+        self.assertEqual(self.heart.look(self.store), 3, "it does not look without a pause then")
         self.heart.hold(self.held)
         for _ in range(40):
             self.clock.advance(2.9)
@@ -1222,6 +1251,17 @@ class Beats(WorkerTestCase):
         self.assertEqual((self.state(1), self.overrun, self.held.over), ("queued", [1], "worker_stopped"))
         self.heart.look(self.store)
         self.assertEqual(self.overrun, [1], "it is put back once")
+        self.assertEqual(self.store.claim(1, now=self.clock), 2, "it is due at once")
+
+    def test_a_job_that_cannot_be_put_back_is_reported_and_so_is_its_handler(self) -> None:
+        """The end of the lease does the same, later."""
+        self.heart.hold(self.held)
+        self.release_at = 1.0
+        leases = mock.Mock()
+        leases.fail.side_effect = busy = StoreError("store_busy", "held")
+        self.heart.look(leases)
+        self.assertEqual((self.failed, self.overrun, self.held.over), ([busy], [1], "worker_stopped"))
+        self.assertEqual(self.state(1), "running")
 
     def test_the_first_reason_stays(self) -> None:
         """A job that was cancelled is not reported as one whose lease was lost a moment later."""
@@ -1278,6 +1318,11 @@ class Beats(WorkerTestCase):
         self.assertEqual(self.lease_until(), 14)
         self.assertEqual([error.args[0] for error in self.failed], ["store_busy"])
         self.assertEqual(closed, [True])
+        beaten.clear()
+        heart.start()
+        self.assertTrue(beaten.wait(60), "it may be started again")
+        heart.stop()
+        self.assertEqual(closed, [True, True])
 
     @unittest.skipUnless(hasattr(signal, "pthread_sigmask"), "the system has no signal masks of threads")
     def test_the_signals_that_end_a_worker_are_left_to_the_main_thread(self) -> None:
