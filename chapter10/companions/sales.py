@@ -221,7 +221,7 @@ class SalesFile:
         try:
             raw = self._file.readline(MAX_LINE_BYTES + 1)
         except OSError as error:
-            raise SalesError("unreadable_file", self._line + 1, "the file cannot be read on") from error
+            raise SalesError("unreadable_file", None, "the file cannot be read on") from error
         if not raw:
             return None
         self._line += 1

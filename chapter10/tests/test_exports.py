@@ -167,6 +167,16 @@ class Tables(ExportTestCase):
         self.submit_export()
         with mock.patch.object(exports, "MAX_PRODUCTS", 3):
             self.failed_with("too_many_products")
+        self.submit_export(key="fits")
+        with mock.patch.object(exports, "MAX_PRODUCTS", 4):
+            self.assertEqual(self.work().state, "succeeded")
+
+    def test_a_product_has_one_to_two_hundred_characters(self) -> None:
+        """Both are taken; what is shorter or longer is a fault of its row."""
+        self.write(f"order_id,month,amount_cents,product\nA,2026-08,1,x\nB,2026-08,2,{'y' * 200}\n")
+        job_id = self.submit_export()
+        self.work()
+        self.assertEqual(self.table(job_id, "product"), f"product,row_count,total_cents\nx,1,1\n{'y' * 200},1,2\n")
 
     def test_progress_counts_lines_to_the_end(self) -> None:
         """At most a hundred reports, rising, and the last one is everything; a pause is made at each."""
@@ -177,6 +187,21 @@ class Tables(ExportTestCase):
         self.assertEqual(context.said, sorted(context.said))
         self.assertEqual(context.said[-1], (1234, 1234))
         self.assertGreater(len(pauses), 50)
+
+    def test_progress_is_in_equal_steps_of_lines(self) -> None:
+        """Each line of a short file, every third of 250, and the end once, also when it is an empty line."""
+        header = "order_id,month,amount_cents\n"
+        for rows, expected in (
+            ("A,2026-08,1\n" * 3, [1, 2, 3]),
+            ("A,2026-08,1\n" * 250, [*range(3, 250, 3), 250]),
+            ("A,2026-08,1\n" * 2 + "\n", [1, 2, 3]),
+            ("", []),
+        ):
+            self.write(header + rows)
+            context = Context(export_arguments("2026-08", self.sales))
+            Exporter(self.results)(context)
+            lines = rows.count("\n")
+            self.assertEqual(context.said, [(done, lines) for done in expected])
 
     def test_a_stop_leaves_no_table(self) -> None:
         """The stop passes through, and what it interrupted was not written."""
@@ -292,6 +317,7 @@ class Snapshots(ExportTestCase):
             {"snapshot": {**snapshot, "bytes": -1}},
             {"snapshot": {**snapshot, "mtime_ns": 1.5}},
             {"snapshot": {**snapshot, "sha256": "A" * 64}},
+            {"snapshot": {**snapshot, "sha256": None}},
             {"snapshot": {**snapshot, "more": 1}},
             {"results": "/elsewhere"},
         ):
@@ -305,6 +331,20 @@ class Snapshots(ExportTestCase):
                     now=0,
                     tool="sales.export",
                 )
+
+    def test_a_name_that_is_no_text_is_refused(self) -> None:
+        """A file system may hold names of any bytes; a job could not say which one is meant."""
+        self.write(PLAIN)
+        good = export_arguments("2026-08", self.sales)
+        with self.assertRaisesRegex(ValueError, "absolute path"):
+            SALES_EXPORT.check({**good, "sales": "/\udcff.csv"})
+        try:
+            (self.folder / "\udcff.csv").write_bytes(PLAIN.encode())
+        except (OSError, UnicodeError):
+            self.skipTest("this file system has no such names")
+        with self.assertRaises(SalesError) as caught:
+            export_arguments("2026-08", self.folder / "\udcff.csv")
+        self.assertEqual("unreadable_file", caught.exception.code)
 
     def test_arguments_at_the_edge_are_taken(self) -> None:
         """A path of one and of 4096 characters and an empty file; one more is refused."""
@@ -395,6 +435,10 @@ class OneFolder(ExportTestCase):
             with self.subTest(path=path), self.assertRaises(ExportError) as caught:
                 exporter(Context({**export_arguments("2026-08", self.sales), "sales": path}))
             self.assertEqual(caught.exception.code, "input_not_allowed")
+        apart = mock.patch("os.path.commonpath", side_effect=ValueError("the paths lie on two drives"))
+        with apart, self.assertRaises(ExportError) as caught:
+            exporter(Context(export_arguments("2026-08", self.sales)))
+        self.assertEqual(caught.exception.code, "input_not_allowed")
         inside = inputs / "orders.csv"
         inside.write_text(PLAIN, encoding="utf-8", newline="\n")
         result = exporter(Context(export_arguments("2026-08", inside)))
@@ -420,14 +464,20 @@ class Atomic(ExportTestCase):
         real = os.fsync
         for code, counts in ((None, True), (errno.EINVAL, True), (errno.EIO, False)):
             synced: list[list[str]] = []
+            sizes: list[int] = []
 
-            def sync(descriptor: int, code: int | None = code, synced: list[list[str]] = synced) -> None:
+            def sync(
+                descriptor: int, code: int | None = code, synced: list[list[str]] = synced, sizes: list[int] = sizes
+            ) -> None:
                 real(descriptor)
+                sizes.append(os.fstat(descriptor).st_size)
                 if stat.S_ISDIR(os.fstat(descriptor).st_mode):
                     synced.append([path.name for path in self.results.iterdir()])
                     if code is not None:
                         raise OSError(code, "no")
 
+            free = os.dup(0)
+            os.close(free)
             with self.subTest(code=code), mock.patch("os.fsync", sync):
                 try:
                     Exporter(self.results)(Context(export_arguments("2026-08", self.sales)))
@@ -437,6 +487,10 @@ class Atomic(ExportTestCase):
                     self.assertTrue(counts)
                 self.assertEqual(len(synced[0]), 1)
                 self.assertTrue(synced[0][0].startswith("report-"))
+                self.assertEqual(sizes[0], (self.results / synced[0][0]).stat().st_size)
+            again = os.dup(0)
+            os.close(again)
+            self.assertEqual(free, again, "the folder is not left open")
 
     def test_a_late_attempt_writes_over_nothing_and_cleans_up(self) -> None:
         """Its names are its own; refused, it removes them, and the table of the receipt stays."""
@@ -491,6 +545,8 @@ class Atomic(ExportTestCase):
         with mock.patch.object(exports, "_is_leftover", another_one_is_first):
             self.assertEqual(remove_leftovers(leftover.parent, self.path), 2)
         self.assertEqual(remove_leftovers(leftover.parent, self.path), 0)
+        self.assertEqual(remove_leftovers(leftover.parent, self.folder / "none.db"), 0)
+        self.assertFalse((self.folder / "none.db").exists(), "without a table nobody is asked")
 
     @unittest.skipIf(sys.platform == "win32", "no links on this system")
     def test_a_link_is_no_leftover(self) -> None:

@@ -146,6 +146,7 @@ class Faults(SalesTestCase):
             "open quote": (HEADER + good + b'"A,2026-08,1\n', "bad_quoting", 3),
             "text after a quote": (HEADER + b'"A"x,2026-08,1\n', "bad_quoting", 2),
             "line break in quotes": (HEADER + b'"A\nB",2026-08,1\n', "bad_quoting", 2),
+            "carriage return in quotes": (HEADER + good + b'"A\rB",2026-08,1\n', "bad_quoting", 3),
             "old line ends": (FIXTURE.replace(b"\n", b"\r"), "bad_quoting", 1),
             "second mark": (HEADER + b"\xef\xbb\xbfA,2026-08,\xef\xbb\xbf1\n", "bad_amount", 2),
             "long line": (HEADER + good + b"A" * MAX_LINE_BYTES + b"\n", "line_too_long", 3),
@@ -233,6 +234,35 @@ class Faults(SalesTestCase):
         self.assertIsInstance(caught.exception.__cause__, OSError)
         self.assertTrue(failing.closed)
 
+    def test_a_disk_that_fails_later_is_unreadable_too(self) -> None:
+        """In the middle of the rows; what was read ahead does not tell in which line."""
+        with SalesFile(self.file(FIXTURE)) as sales:
+            rows = sales.rows()
+            next(rows)
+            broken = mock.Mock(wraps=sales._file)
+            broken.readline.side_effect = OSError("bad sector")
+            with mock.patch.object(sales, "_file", broken), self.assertRaises(SalesError) as caught:
+                next(rows)
+        self.assertEqual((caught.exception.code, caught.exception.line), ("unreadable_file", None))
+
+    def test_the_file_is_closed_in_every_case(self) -> None:
+        """After the last row, after a fault in the header or in a row, and after a no."""
+        opened: list[Any] = []
+
+        def remember(path: Any) -> Any:
+            opened.append(open(path, "rb"))  # noqa: SIM115
+            return opened[-1]
+
+        with mock.patch("chapter10.companions.sales._open", remember):
+            summarize(self.file(FIXTURE), "2026-08")
+            summarize(self.file(FIXTURE), "2026-08", lambda done, total: False)
+            for content in (b"order_id\n", HEADER + b"A,2026-08,x\n"):
+                self.refused(content)
+            sales = SalesFile(self.file(FIXTURE))
+            sales.close()
+            sales.close()
+        self.assertEqual([True] * 5, [file.closed for file in opened])
+
     def test_arguments_are_checked_at_the_door(self) -> None:
         """A month that is none and a number of steps below 1 are the caller's mistake."""
         path = self.file(FIXTURE)
@@ -265,6 +295,7 @@ class Progress(SalesTestCase):
         self.assertEqual(self.reports(0), [])
         self.assertEqual(self.reports(3), [(1, 3), (2, 3), (3, 3)])
         self.assertEqual(self.reports(7, steps=3), [(3, 7), (6, 7), (7, 7)])
+        self.assertEqual(self.reports(7, steps=1), [(7, 7)])
         for lines in (99, 100, 101, 250, 12_345):
             with self.subTest(lines=lines):
                 reports = self.reports(lines)
@@ -279,10 +310,13 @@ class Progress(SalesTestCase):
 
         def note(done: int, total: int) -> bool:
             seen.append(done)
-            return True
+            return answers[-1]
 
-        summarize(self.file(HEADER + b"A,2026-08,1\n" + b"\n" * 500), "2026-08", note)
-        self.assertEqual(seen, [501])
+        path = self.file(HEADER + b"A,2026-08,1\n" + b"\n" * 500)
+        for answer, expected in ((True, Summary("2026-08", 1, 1)), (False, None)):  # the end may be refused as well
+            answers = [answer]
+            self.assertEqual(summarize(path, "2026-08", note), expected)
+        self.assertEqual(seen, [501, 501])
 
     def test_a_no_stops_the_reading_and_closes_the_file(self) -> None:
         """The caller asked for the end, so there is no result and no error."""

@@ -1451,6 +1451,17 @@ class TheLog(WorkerTestCase):
             self.assertEqual([row["job_id"] for row in log.recent()], [4, 3, 2])
             self.assertEqual(len(log.recent(limit=1)), 1)
             self.assertEqual(len(log.recent(limit=MAX_RECENT * 2)), 3)
+            self.assertEqual((log.recent(limit=0), log.recent(limit=-1)), ([], []))
+        with self.assertRaises(StoreError):
+            log.counts()
+
+    def test_a_refusal_is_one_transaction(self) -> None:
+        """Its count, its line, and the line that has to go."""
+        said: list[str] = []
+        with WorkerLog(self.folder / "x.workers") as log:
+            log._database.connection.set_trace_callback(said.append)
+            log.refused("alice", "w", 1, 1, "finish", "stale_attempt", at=1.0)
+        self.assertEqual((said[0], said[5:]), ("BEGIN IMMEDIATE", ["COMMIT"]))
 
     def test_the_log_is_no_table_of_the_store(self) -> None:
         """The store keeps its three tables, and a refused call writes none of them.
