@@ -909,6 +909,37 @@ class IndexTests(CatalogTestCase):
                 catalog.search(word, {"p"})
                 self.assertEqual(set(kept), expected)
 
+    def test_views_are_kept_while_there_are_not_too_many(self) -> None:
+        """Two where there may be two; the third is kept alone."""
+        catalog = Catalog([tool("a", "w")])
+        kept = catalog.tools._index._views
+        p, q, r = frozenset("p"), frozenset("pq"), frozenset("pr")
+        with mock.patch.object(postings, "MAX_VIEWS", 2):
+            for grants, expected in ((p, {p}), (q, {p, q}), (p, {p, q}), (r, {r})):
+                catalog.search("w", grants)
+                self.assertEqual(set(kept), expected)
+
+    def test_all_are_numbered_anew_past_the_bound_and_not_before(self) -> None:
+        """The eleventh late name does it where ten may be late, and so does the gap that is one too many."""
+        with mock.patch.object(postings, "MAX_LATE", 10):
+            catalog = Catalog(tool(f"t{number}", "w") for number in range(20, 50))
+            index = catalog.tools._index
+            for number in range(10):
+                catalog.tools[f"a{number}"] = tool(f"a{number}", "w")
+            catalog.search("w", {"p"})
+            self.assertEqual((index._in_step, len(index._tools)), (30, 40))
+            catalog.tools["b"] = tool("b", "w")
+            catalog.search("w", {"p"})
+            self.assertEqual((index._in_step, len(index._tools)), (41, 41))
+            catalog = Catalog(tool(f"t{number}", "w") for number in range(10, 50))
+            for number in range(10, 35):
+                del catalog.tools[f"t{number}"]
+            catalog.search("w", {"p"})
+            self.assertEqual(len(catalog.tools._index._tools), 40)  # 25 gaps are ten more than the 15 tools
+            del catalog.tools["t35"]
+            catalog.search("w", {"p"})
+            self.assertEqual(len(catalog.tools._index._tools), 14)
+
     def test_a_word_that_one_tool_has_needs_no_set_and_one_that_none_has_no_place(self) -> None:
         """Made at once or one by one; a word whose last tool is gone is forgotten."""
         catalog = Catalog([tool("a", "lone", "both"), tool("b", "both")])

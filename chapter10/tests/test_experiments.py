@@ -127,6 +127,13 @@ class Commands(FolderTestCase):
             with self.subTest(group=group):
                 self.assert_published(group, figures)
 
+    def test_what_was_written_is_named(self) -> None:
+        """One line a report, so that a reader finds it."""
+        with mock.patch.object(experiments, "reports_folder", return_value=self.folder):
+            code, out, err = run_main("--write")
+        self.assertEqual((code, err), (0, ""))
+        self.assertEqual(out.splitlines(), [str(self.folder / name) for name in experiments.REPORTS])
+
     def test_an_unknown_group_is_refused(self) -> None:
         """Exit code 2, usage on standard error, nothing on standard output.
 
@@ -197,6 +204,12 @@ class CatalogGroup(unittest.TestCase):
                 figures = catalog_experiment(query, limit)
                 parts = ("bootstrap_bytes", "hit_summaries_bytes", "loaded_definitions_bytes")
                 self.assertEqual(figures["deferred_visible_payload_bytes"], sum(figures[part] for part in parts))
+
+    def test_two_hits_are_enough_where_nobody_says_how_many(self) -> None:
+        """In the function and in the command, though hundreds would match."""
+        self.assertEqual(len(catalog_experiment("归档")["hits"]), 2)
+        code, out, _ = run_main("--group", "catalog", "--query", "归档")
+        self.assertEqual((code, len(json.loads(out)["hits"])), (0, 2))
 
     def test_the_limit_and_the_grants_are_those_of_the_caller(self) -> None:
         """One hit where one is asked for; nothing is visible without a permission."""
@@ -417,6 +430,7 @@ class LifecycleGroup(FolderTestCase):
     def test_the_number_of_rows_has_a_bound(self) -> None:
         """Each row is an event, so a month may have so many and no more."""
         row = {"order_id": "A", "month": "2026-08", "amount_cents": 1}
+        self.assertEqual(MAX_SALES, 90)
         self.assertEqual(lifecycle_experiment([row] * MAX_SALES)["result"]["data"]["total_cents"], MAX_SALES)
         with self.assertRaises(ValueError):
             lifecycle_experiment([row] * (MAX_SALES + 1))
@@ -693,6 +707,8 @@ class OwnData(FolderTestCase):
         self.assertEqual(printed["deferred_visible_payload_bytes"], sum(printed[part] for part in parts))
         self.assertEqual(self.catalog(path, "问题")["hits"], [{"name": "list_issues", "score": 1}])
         self.assertEqual(self.catalog(path, "!?")["hits"], [])
+        three = self.tools(*({"name": f"issue{sign}"} for sign in "ABC"))
+        self.assertEqual(len(self.catalog(three, "issue")["hits"]), 2)  # where nobody says how many
 
     def test_a_permission_is_granted_unless_the_grants_say_otherwise(self) -> None:
         """The default finds everything, another grant nothing, the right one everything again."""
