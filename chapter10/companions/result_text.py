@@ -10,8 +10,9 @@ R3  What is no JSON (NaN, an object, bytes) is refused and never half written.
 R4  Secrets go before the cut, since a cut secret is still most of a secret.
 R5  A cut falls between characters (Python code points) and never inside an escape of JSON.
 
-Half a character in a text, which UTF-8 cannot carry, becomes U+FFFD. `redact_secrets` knows common forms of
-keys, passwords and tokens; it is the last line, and no reason for a handler to return what nobody should read.
+Half a character in a text, which UTF-8 cannot carry, becomes U+FFFD; keys that would then be one are refused.
+`redact_secrets` knows common forms of keys, passwords and tokens; it is the last line, and no reason for a
+handler to return what nobody should read.
 
 Source: the document on the tool registry, its path of a result (claims T6-005, T6-006, T6-019, T6-041; X-13, X-14).
 """
@@ -104,7 +105,10 @@ def _with_whole_characters(value: Any) -> Any:
     if type(value) is list:
         return [_with_whole_characters(item) for item in value]
     if type(value) is dict:
-        return {_with_whole_characters(key): _with_whole_characters(item) for key, item in value.items()}
+        repaired = {_with_whole_characters(key): _with_whole_characters(item) for key, item in value.items()}
+        if len(repaired) < len(value):
+            raise CanonicalError("two keys that differ in half a character")
+        return repaired
     return value
 
 

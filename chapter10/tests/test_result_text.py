@@ -56,6 +56,9 @@ class Form(unittest.TestCase):
         """Two halves that belong together are one character; a lone one is U+FFFD, in keys too."""
         self.assertEqual(result_text("a\ud83d\ude00b\ud800"), "a\U0001f600b\ufffd")
         self.assertEqual(result_text({"\udc00": ["\ud800"]}), '{"\ufffd":["\ufffd"]}')
+        for keys in (("\ud800", "\udc00"), ("\ud800", "\ufffd"), ("a\ufffd", "b", "a\ud800")):
+            with self.subTest(keys=ascii(keys)), self.assertRaises(CanonicalError):  # one of two would be lost
+                result_text([dict.fromkeys(keys, 1)])
 
     def test_what_is_no_json_is_refused(self) -> None:
         """A value is never changed in silence: NaN, bytes, tuples and objects have no text."""
