@@ -272,7 +272,7 @@ def _statements(script: str) -> list[str]:
     return [statement for statement in statements if statement.strip() != ";"]
 
 
-def _is_busy(error: sqlite3.Error) -> bool:
+def _is_busy(error: BaseException) -> bool:
     return (getattr(error, "sqlite_errorcode", 0) & 0xFF) in _BUSY_CODES
 
 
@@ -281,6 +281,6 @@ def _is_machine_error(error: BaseException) -> bool:
 
 
 def _store_error(error: BaseException) -> StoreError:
-    if isinstance(error, sqlite3.Error) and _is_busy(error):
+    if _is_busy(error):
         return StoreError("store_busy", "another process held the lock for the whole waiting time")
     return StoreError("store_unavailable", str(error))

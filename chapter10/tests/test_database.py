@@ -8,8 +8,8 @@ import sqlite3
 import subprocess
 import threading
 import unittest
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from typing import Any
 from unittest import mock
 
@@ -409,6 +409,55 @@ class Opening(DatabaseTestCase):
         self.assertEqual((2,), newer.row("PRAGMA user_version"))
         newer.close()
         self.assertEqual((2,), self.open(FIRST, SECOND).row("PRAGMA user_version"))
+
+    def test_tables_and_numbers_are_one_transaction(self) -> None:
+        """Whoever finds the tables finds whose they are and how old."""
+        said: list[str] = []
+        with self.connecting(lambda connection: connection.set_trace_callback(said.append)):
+            self.open()
+        first, last = said.index("BEGIN IMMEDIATE"), said.index("COMMIT")
+        self.assertEqual([f"PRAGMA application_id={OURS}", "PRAGMA user_version=1"], said[last - 2 : last])
+        self.assertTrue(any(statement.startswith("CREATE TABLE") for statement in said[first:last]))
+
+    def test_what_a_connection_needs_is_set_and_not_hoped_for(self) -> None:
+        """Whatever this SQLite was built with: each commit waits for the disk, and references are checked."""
+
+        def weaken(connection: sqlite3.Connection) -> None:
+            connection.execute("PRAGMA synchronous=OFF")
+            connection.execute("PRAGMA foreign_keys=OFF")
+
+        with self.connecting(weaken):
+            database = self.open()
+        self.assertEqual(((2,), (1,)), (database.row("PRAGMA synchronous"), database.row("PRAGMA foreign_keys")))
+
+    @contextmanager
+    def connecting(self, act: Callable[[sqlite3.Connection], None]) -> Iterator[None]:
+        """Do something with each connection that is made meanwhile, before anybody else has it."""
+        connect = sqlite3.connect
+
+        def acting(*given: Any, **named: Any) -> sqlite3.Connection:
+            connection: sqlite3.Connection = connect(*given, **named)
+            act(connection)
+            return connection
+
+        with mock.patch("sqlite3.connect", acting):
+            yield
+
+    def test_a_file_that_another_one_makes_between_two_looks_is_ours(self) -> None:
+        """It had no numbers at the first look, and has tables at the second: they are not a stranger's."""
+        real = Database._pragma
+        looked: list[str] = []
+
+        def race(database: Database, name: str) -> int:
+            value = real(database, name)
+            looked.append(name)
+            if len(looked) == 2:
+                self.open().close()
+            return value
+
+        with mock.patch.object(Database, "_pragma", race):
+            insert(self.open(), "a")
+        self.assertEqual((["user_version", "application_id"], ["a"]), (looked[:2], self.names()))
 
     def test_an_upgrade_that_fails_leaves_the_old_version(self) -> None:
         """Script and number are one transaction: a bad second statement undoes the first."""
