@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import os
 import signal
+import sys
 import threading
 import unittest
 from collections.abc import Callable
@@ -15,13 +17,14 @@ from unittest import mock
 from chapter10.canonical import CodedError
 from chapter10.companions import child_process, heartbeat, worker_log
 from chapter10.companions import worker as module
+from chapter10.companions.child_process import ChildFailed, TemporaryChildError
 from chapter10.companions.heartbeat import AttemptOver, Heartbeat, Held, JobContext
 from chapter10.companions.worker import LOOK_SECONDS, Backoff, Handler, Note, Outcome, Worker, WorkerError
 from chapter10.companions.worker_log import MAX_RECENT, WorkerLog, log_path
 from chapter10.database import StoreError
 from chapter10.jobs import MIN_SECONDS, JobError, JobStore
 from chapter10.tests.job_support import AUGUST, REPORT, JobTestCase
-from chapter10.tests.support import ManualClock, defaults
+from chapter10.tests.support import ALONE, FolderTestCase, ManualClock, child_environment, defaults
 
 NEVER: Final = float("inf")
 
@@ -1509,3 +1512,207 @@ class WhatAChildSays(JobTestCase):
                 said.join()
                 self.assertIsNone(said.final)
         self.assertEqual(complaints, [])
+
+
+class ATalkWithAChild(unittest.TestCase):
+    """Both ends of the two pipes, without a process behind them."""
+
+    def said(self, *lines: str) -> child_process._Said:
+        said = child_process._Said(io.StringIO("".join(f"{line}\n" for line in lines)))
+        said.join()
+        return said
+
+    def test_an_error_has_its_code_and_may_be_temporary(self) -> None:
+        """Only a true `true` is; without a last word the child has failed, which is temporary."""
+        for line, kind, code in (
+            ('{"error": "bad_rows"}', ChildFailed, "bad_rows"),
+            ('{"error": "bad_rows", "temporary": false}', ChildFailed, "bad_rows"),
+            ('{"error": "bad_rows", "temporary": 1}', ChildFailed, "bad_rows"),
+            ('{"error": "slow", "temporary": true}', TemporaryChildError, "slow"),
+            ('{"error": 7}', ChildFailed, "7"),
+            ('{"progress": [1, 2]}', TemporaryChildError, "child_failed"),
+        ):
+            with self.subTest(line), self.assertRaises(ChildFailed) as caught:
+                self.said(line).outcome()
+            self.assertEqual((type(caught.exception), caught.exception.code), (kind, code))
+
+    def test_the_newest_progress_and_the_first_last_word_are_kept(self) -> None:
+        """Whatever comes after the word is read and dropped."""
+        said = self.said('{"progress": [1, 3]}', '{"progress": [2, 3]}', '{"result": 1}', '{"error": "x"}', "no JSON")
+        self.assertEqual((said.progress, said.outcome()), ((2, 3), 1))
+        self.assertTrue(said.wait(0))
+
+    def test_a_word_is_heard_before_the_pipe_ends(self) -> None:
+        """And the end of the pipe is one too; the stream is closed then, and its thread keeps no process alive."""
+        for word, complete in (('{"result": 1}\n', True), ('{"progress": [1, 2]}\n', False)):
+            reading, writing = os.pipe()
+            stream = os.fdopen(reading, encoding="utf-8")
+            said = child_process._Said(stream)
+            self.assertTrue(said._thread.daemon)
+            os.write(writing, word.encode())
+            if complete:
+                self.assertTrue(said.wait(60))
+            self.assertEqual((stream.closed, said._complete.is_set()), (False, complete))
+            os.close(writing)
+            self.assertTrue(said.wait(60))
+            said._thread.join(60)
+            self.assertTrue(stream.closed)
+
+    def test_a_child_is_told_its_job_and_sees_the_end_when_nothing_more_is_wanted(self) -> None:
+        """The line comes at once; the pipe ends with `close` and not before."""
+        reading, writing = os.pipe()
+        stream = os.fdopen(writing, "w", encoding="utf-8")
+        told = child_process._Told(stream, "the job\n")
+        with os.fdopen(reading, encoding="utf-8") as child:
+            self.assertEqual(child.readline(), "the job\n")
+            self.assertEqual((stream.closed, told._thread.daemon, told._thread.is_alive()), (False, True, True))
+            told.close()
+            self.assertEqual((child.read(), stream.closed, told._thread.is_alive()), ("", True, False))
+
+    def test_a_child_that_is_gone_is_told_nothing(self) -> None:
+        """A broken pipe is no complaint, neither at the line nor at the end; its output says the rest."""
+        complaints: list[object] = []
+        for broken in ("write", "flush", "close"):
+            stream = mock.Mock()
+            getattr(stream, broken).side_effect = BrokenPipeError
+            with self.subTest(broken), mock.patch("threading.excepthook", complaints.append):
+                told = child_process._Told(stream, "the job\n")
+                told.close()
+            self.assertEqual(stream.close.call_count, 1)
+        self.assertEqual(complaints, [])
+
+
+class InTheChild(unittest.TestCase):
+    """`serve` and its context, in this process."""
+
+    JOB: Final = '{"args":{"snapshot":5},"attempt":2,"job_id":7,"seconds":1.5}\n'
+
+    def serve(self, run: Callable[[child_process.ChildContext], Any], **options: Any) -> tuple[int, str, list[int]]:
+        """Return the exit code, what was said, and the codes with which the process would have been left."""
+        reading, writing = os.pipe()
+        left: list[int] = []
+        target = io.StringIO()
+        with os.fdopen(reading, encoding="utf-8") as source:
+            os.write(writing, self.JOB.encode())
+            try:
+                code = child_process.serve(run, source=source, target=target, leave=left.append, **options)
+            finally:
+                os.close(writing)
+                for thread in threading.enumerate():
+                    if thread.name == "worker watch":
+                        self.assertTrue(thread.daemon)
+                        thread.join(60)
+        return code, target.getvalue(), left
+
+    def test_a_result_is_said_and_a_pipe_that_ends_later_is_nothing(self) -> None:
+        """The context knows the job, and what it says are lines of JSON."""
+        seen: list[Any] = []
+
+        def run(context: child_process.ChildContext) -> Any:
+            seen.extend((context.job_id, context.attempt, context.args, context.snapshot, context.time_left()))
+            seen.append(context.progress(1, 2))
+            return {"b": 1, "a": None}
+
+        expected = '{"progress":[1,2]}\n{"result":{"a":null,"b":1}}\n'
+        self.assertEqual(self.serve(run), (0, expected, []))
+        self.assertEqual(seen, [7, 2, {"snapshot": 5}, 5, 1.5, True])
+
+    def test_an_error_is_said_with_its_code(self) -> None:
+        """Or as `handler_failed`; its kind says whether another try helps."""
+        for error, word in (
+            (CodedError("bad_rows"), '{"error":"bad_rows","temporary":false}\n'),
+            (Slow("slow"), '{"error":"slow","temporary":true}\n'),
+            (RuntimeError("secret"), '{"error":"handler_failed","temporary":false}\n'),
+        ):
+
+            def run(context: child_process.ChildContext, error: Exception = error) -> Any:
+                raise error
+
+            self.assertEqual(self.serve(run, temporary=(Slow,)), (0, word, []))
+
+    def test_a_stop_is_no_word(self) -> None:
+        """After SIGTERM a checkpoint and a progress raise, and the process ends with 1 and says nothing more."""
+        for act in (
+            lambda context: context.checkpoint(),
+            lambda context: context.progress(1, 2),
+        ):
+
+            def run(context: child_process.ChildContext, act: Callable[[Any], object] = act) -> Any:
+                context.checkpoint()
+                context.stop()
+                return act(context)
+
+            self.assertEqual(self.serve(run), (1, "", []))
+
+    def test_a_child_whose_worker_is_gone_leaves(self) -> None:
+        """The pipe ends while it works: the process is to end with 1."""
+        reading, writing = os.pipe()
+        gone = threading.Event()
+        left: list[int] = []
+
+        def leave(code: int) -> None:
+            left.append(code)
+            gone.set()
+
+        def run(context: child_process.ChildContext) -> Any:
+            os.close(writing)
+            return gone.wait(60)
+
+        os.write(writing, self.JOB.encode())
+        with os.fdopen(reading, encoding="utf-8") as source:
+            child_process.serve(run, source=source, target=io.StringIO(), leave=leave)
+        self.assertEqual(left, [1])
+
+
+@unittest.skipIf(sys.platform == "win32", "no process groups on this system")
+class ARealChild(FolderTestCase):
+    """A few lines of Python in a process of their own."""
+
+    def run_child(self, *lines: str, grace: float = 60.0, **context: Any) -> Any:
+        program = "\n".join(("import json, os, signal, sys", "job = json.loads(sys.stdin.readline())", *lines))
+        child = child_process.ChildProcess(
+            [sys.executable, *ALONE, "-c", program, str(self.folder / "mark")],
+            grace=grace,
+            environment={**child_environment(), "MARK": "given"},
+        )
+        job = mock.Mock(job_id=7, attempt=2, args={"a": 1}, time_left=lambda: 60, **context)
+        try:
+            return child(job)
+        finally:
+            names = [thread.name for thread in threading.enumerate()]
+            self.assertEqual([name for name in names if name.startswith("child")], [])
+
+    def test_a_child_knows_its_job_and_leaves_in_peace(self) -> None:
+        """It has an environment of its own, and after its word it may go on until its input ends."""
+        result = self.run_child(
+            'print(json.dumps({"result": [job, os.environ["MARK"]]}), flush=True)',
+            "sys.stdin.read()",
+            'open(sys.argv[1], "w").close()',
+        )
+        self.assertEqual(result, [{"job_id": 7, "attempt": 2, "args": {"a": 1}, "seconds": 60.0}, "given"])
+        self.assertTrue((self.folder / "mark").exists())
+
+    def test_a_child_that_ends_without_a_word_leaves_nothing_behind(self) -> None:
+        """Its progress is passed on all the same, and no thread of the talk is left."""
+        progress = mock.Mock()
+        with self.assertRaises(TemporaryChildError):
+            self.run_child('print(json.dumps({"progress": [1, 2]}), flush=True)', progress=progress)
+        self.assertEqual(progress.call_args_list[-1], mock.call(1, 2))
+
+    def test_a_child_is_stopped_when_its_attempt_is_over(self) -> None:
+        """It is asked by a signal first, and what stops the attempt comes out."""
+        looks: list[int] = []
+
+        def checkpoint() -> None:
+            looks.append(1)
+            if (self.folder / "mark").exists():
+                raise AttemptOver("cancelled")
+
+        with self.assertRaises(AttemptOver):
+            self.run_child(
+                'signal.signal(signal.SIGTERM, lambda *_: (open(sys.argv[1] + "2", "w").close(), sys.exit()))',
+                'open(sys.argv[1], "w").close()',
+                "signal.pause()",
+                checkpoint=checkpoint,
+            )
+        self.assertTrue((self.folder / "mark2").exists())
