@@ -1668,11 +1668,11 @@ class InTheChild(unittest.TestCase):
 class ARealChild(FolderTestCase):
     """A few lines of Python in a process of their own."""
 
-    def run_child(self, *lines: str, grace: float = 60.0, **context: Any) -> Any:
+    def run_child(self, *lines: str, **context: Any) -> Any:
         program = "\n".join(("import json, os, signal, sys", "job = json.loads(sys.stdin.readline())", *lines))
         child = child_process.ChildProcess(
             [sys.executable, *ALONE, "-c", program, str(self.folder / "mark")],
-            grace=grace,
+            grace=10,
             environment={**child_environment(), "MARK": "given"},
         )
         job = mock.Mock(job_id=7, attempt=2, args={"a": 1}, time_left=lambda: 60, **context)
