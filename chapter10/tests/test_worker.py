@@ -1591,7 +1591,8 @@ class InTheChild(unittest.TestCase):
         """Return the exit code, what was said, and the codes with which the process would have been left."""
         reading, writing = os.pipe()
         left: list[int] = []
-        target = io.StringIO()
+        self.out = io.BytesIO()
+        target = io.TextIOWrapper(self.out, encoding="utf-8", newline="\n")
         with os.fdopen(reading, encoding="utf-8") as source:
             os.write(writing, self.JOB.encode())
             try:
@@ -1602,7 +1603,7 @@ class InTheChild(unittest.TestCase):
                     if thread.name == "worker watch":
                         self.assertTrue(thread.daemon)
                         thread.join(60)
-        return code, target.getvalue(), left
+        return code, self.out.getvalue().decode("utf-8"), left
 
     def test_a_result_is_said_and_a_pipe_that_ends_later_is_nothing(self) -> None:
         """The context knows the job, and what it says are lines of JSON."""
@@ -1611,11 +1612,12 @@ class InTheChild(unittest.TestCase):
         def run(context: child_process.ChildContext) -> Any:
             seen.extend((context.job_id, context.attempt, context.args, context.snapshot, context.time_left()))
             seen.append(context.progress(1, 2))
+            seen.append(self.out.getvalue())  # said at once, and not when the process ends
             return {"b": 1, "a": None}
 
         expected = '{"progress":[1,2]}\n{"result":{"a":null,"b":1}}\n'
         self.assertEqual(self.serve(run), (0, expected, []))
-        self.assertEqual(seen, [7, 2, {"snapshot": 5}, 5, 1.5, True])
+        self.assertEqual(seen, [7, 2, {"snapshot": 5}, 5, 1.5, True, b'{"progress":[1,2]}\n'])
 
     def test_an_error_is_said_with_its_code(self) -> None:
         """Or as `handler_failed`; its kind says whether another try helps."""
@@ -1698,6 +1700,49 @@ class ARealChild(FolderTestCase):
         with self.assertRaises(TemporaryChildError):
             self.run_child('print(json.dumps({"progress": [1, 2]}), flush=True)', progress=progress)
         self.assertEqual(progress.call_args_list[-1], mock.call(1, 2))
+
+    def test_a_word_that_is_on_its_way_when_the_child_ends_is_waited_for(self) -> None:
+        """It has said its result and is gone before anybody has read it."""
+        may_hear = threading.Event()
+        hear, wait = child_process._Said._hear, child_process._Said.wait
+
+        def hear_later(said: child_process._Said, line: str) -> None:
+            may_hear.wait(60)
+            hear(said, line)
+
+        def wait_for_the_rest(said: child_process._Said, seconds: float) -> bool:
+            if seconds == child_process._PIPE_SECONDS:
+                may_hear.set()
+            return wait(said, seconds)
+
+        with (
+            mock.patch.object(child_process._Said, "_hear", hear_later),
+            mock.patch.object(child_process._Said, "wait", wait_for_the_rest),
+        ):
+            self.addCleanup(may_hear.set)
+            self.assertEqual(self.run_child('print(json.dumps({"result": 1}), flush=True)'), 1)
+
+    def test_nobody_speaks_in_the_name_of_a_child_that_has_ended(self) -> None:
+        """What it left in its group has the pipe too, and is ended before the rest of the pipe is read."""
+        wait = child_process._Said.wait
+
+        def wait_for_the_rest(said: child_process._Said, seconds: float) -> bool:
+            if seconds == child_process._PIPE_SECONDS:
+                (self.folder / "mark").touch()
+            return wait(said, seconds)
+
+        with (
+            mock.patch.object(child_process._Said, "wait", wait_for_the_rest),
+            self.assertRaises(TemporaryChildError),
+        ):
+            self.run_child(
+                "import time",
+                "if os.fork() == 0:",
+                "    while not os.path.exists(sys.argv[1]):",
+                "        time.sleep(0.01)",
+                '    print(json.dumps({"result": "ghost"}), flush=True)',
+            )
+        self.assertTrue((self.folder / "mark").exists())
 
     def test_a_child_is_stopped_when_its_attempt_is_over(self) -> None:
         """It is asked by a signal first, and what stops the attempt comes out."""
