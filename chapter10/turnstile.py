@@ -19,15 +19,20 @@ waits noticeably longer. A process that is alone saves the locks of the turn.
 
 What holds
     T1  It is advice. That one process writes at a time is SQLite's doing, with or without this.
-    T2  Nobody waits here for longer than `PATIENCE_SECONDS`. A process that was stopped while it held a
-        lock costs each of the others that wait once; then they ask, without waiting, until it is free again.
-    T3  The end of a process, however it ends, frees its locks: the system keeps them, not the files.
+    T2  Nobody waits here for longer than `PATIENCE_SECONDS`. Whoever has waited in vain asks without waiting
+        for as long a rest, then waits again, and rests twice as long after each wait in vain, up to
+        `LONGEST_REST_SECONDS`. So a process that was stopped while it held a lock costs the others ever
+        less, and after one long transaction nobody is left to SQLite's own way for good. Whoever has the turn
+        when its patience is over keeps it until it has written.
+    T3  The end of a process, however it ends, frees its locks, unless one that it has forked has them open
+        too: the system keeps them, not the files.
     T4  Where there are no such locks (Windows, some network drives) or no file may be made (a read-only
         folder), nobody waits here, and SQLite's own way is all there is.
-    T5  Closing removes the two files. Whoever still has them open notices when it next asks for the turn and
-        opens new ones.
+    T5  Closing removes the two files. Whoever still has one of them open notices when it next asks for the
+        turn and opens new ones, also where only one was removed.
     T6  While others wait, nobody comes in `SLICE_SECONDS` or later after it has come in by the turn, unless it
-        takes the turn again. So whoever is next waits for the rest of a slice and for one transaction.
+        takes the turn again or waits for nobody (T2, T4). So whoever is next waits for the rest of a slice
+        and for one transaction.
 
 Why it asks again and again instead of letting the system wake it: a wait for such a lock has no time limit,
 and T2 needs one. A try costs less than a microsecond. Only one process waits for the room, so it may ask
@@ -53,7 +58,7 @@ except ImportError:  # not on this system
 else:
     _flock = fcntl.flock
 
-__all__ = ["PATIENCE_SECONDS", "ROOM_SUFFIX", "SLICE_SECONDS", "TURN_SUFFIX", "Turnstile"]
+__all__ = ["LONGEST_REST_SECONDS", "PATIENCE_SECONDS", "ROOM_SUFFIX", "SLICE_SECONDS", "TURN_SUFFIX", "Turnstile"]
 
 TURN_SUFFIX: Final = "-turn"
 ROOM_SUFFIX: Final = "-room"
@@ -61,6 +66,9 @@ ROOM_SUFFIX: Final = "-room"
 
 PATIENCE_SECONDS: Final = 1.0
 """How long a process waits here before it goes on without."""
+
+LONGEST_REST_SECONDS: Final = 60.0
+"""After waits in vain, the longest time in which a process asks without waiting."""
 
 SLICE_SECONDS: Final = 0.004
 """For how long a process that has had its turn may come again without another."""
@@ -92,7 +100,8 @@ class Turnstile:
     """
 
     __slots__ = (
-        "_clock", "_path", "_patience", "_patient", "_process", "_room", "_sleep", "_slice_end", "_turn", "_with_turn",
+        "_clock", "_path", "_patience", "_process", "_rest", "_rest_end", "_room", "_sleep", "_slice_end", "_turn",
+        "_with_turn",
     )  # fmt: skip
 
     def __init__(
@@ -105,7 +114,8 @@ class Turnstile:
     ) -> None:
         self._path = None if path is None or _flock is None else os.path.realpath(path)
         self._patience = min(patience, PATIENCE_SECONDS)
-        self._patient = True  # until it has waited in vain, and again when it has been let in
+        self._rest = 0.0  # seconds, after the last wait in vain; 0 when it has been let in since
+        self._rest_end = _NEVER
         self._clock = clock
         self._sleep = sleep
         self._process = os.getpid()
@@ -130,7 +140,7 @@ class Turnstile:
             self._path = None
 
     def leave(self) -> None:
-        """Let the next one in. After an `enter` that was broken off it also gives the turn back."""
+        """Let the next one in. After an `enter` that did not come to its end it also gives the turn back."""
         if self._turn >= 0:
             try:
                 _lock(self._room, _FREE)
@@ -145,7 +155,7 @@ class Turnstile:
 
         In a process that was forked since, the files stay: they are the parent's.
         """
-        if self._path is not None and self._turn >= 0 and self._process == os.getpid():
+        if self._path is not None and self._process == os.getpid():
             # The turn last: whoever sees it gone opens both anew, and must not find the old room.
             _remove(self._path + ROOM_SUFFIX, self._room)
             _remove(self._path + TURN_SUFFIX, self._turn)
@@ -157,22 +167,37 @@ class Turnstile:
 
     def _take_turn(self, path: str) -> None:
         """Come in by the turn, which starts a slice; without one where the patience was over first."""
-        if self._turn < 0 or os.fstat(self._turn).st_nlink == 0:
+        if self._turn < 0 or not (_has_a_name(self._room) and _has_a_name(self._turn)):
             self._open(path)
         self._with_turn = True
         try:  # as a rule nobody else is there
             _lock(self._turn, _TRY)
             _lock(self._room, _TRY)
-            self._patient = True
+            let_in = True
         except BlockingIOError:
-            until = self._clock() + self._patience
-            self._patient = self._take(self._turn, _turn_pause, until) and self._take(self._room, _room_pause, until)
-        _lock(self._turn, _FREE)
-        self._with_turn = False
-        self._slice_end = self._clock() + SLICE_SECONDS if self._patient else _NEVER
+            let_in = self._wait()
+        if let_in:
+            _lock(self._turn, _FREE)
+            self._with_turn = False
+            self._rest = 0.0
+            self._rest_end = _NEVER
+            self._slice_end = self._clock() + SLICE_SECONDS
+        else:  # with the turn, if it came so far: until it has written, nobody is to overtake it again and again
+            self._slice_end = _NEVER
+
+    def _wait(self) -> bool:
+        """Wait for the turn and the room while the patience lasts; without patience, ask for each once."""
+        now = self._clock()
+        patient = now >= self._rest_end
+        until = now + self._patience if patient else now
+        let_in = self._take(self._turn, _turn_pause, until) and self._take(self._room, _room_pause, until)
+        if patient and not let_in:
+            self._rest = min(max(self._patience, self._rest * 2), LONGEST_REST_SECONDS)
+            self._rest_end = self._clock() + self._rest
+        return let_in
 
     def _take(self, lock: int, pause: Callable[[float], float], until: float) -> bool:
-        """Try until the lock is ours or the patience is over; only once for who has none."""
+        """Try until the lock is ours or the time is over, but once in any case."""
         started = self._clock()
         while True:
             try:
@@ -180,7 +205,7 @@ class Turnstile:
                 return True
             except BlockingIOError:
                 now = self._clock()
-            if not self._patient or now >= until:
+            if now >= until:
                 return False
             self._sleep(pause(now - started))
 
@@ -191,18 +216,32 @@ class Turnstile:
         self._turn = os.open(path + TURN_SUFFIX, flags, 0o666)
 
     def _shut(self) -> None:
-        """Close the descriptors; the system takes back the locks that no forked process has as well."""
+        """Close the descriptors; the system takes back the locks that no forked process has as well.
+
+        They are forgotten before they are closed: after an interrupt in between, their numbers may be another's.
+        """
         self._slice_end = _NEVER
-        for descriptor in (self._room, self._turn):
-            if descriptor >= 0:
-                os.close(descriptor)
-        self._turn = self._room = -1
+        room, turn, self._room, self._turn = self._room, self._turn, -1, -1
+        try:
+            try:
+                if room >= 0:
+                    os.close(room)
+            finally:
+                if turn >= 0:
+                    os.close(turn)
+        except OSError:  # a drive may report what it could not write; there was nothing to write
+            pass
 
 
 def _lock(descriptor: int, operation: int) -> None:
     """Raise `BlockingIOError` when another one has the lock."""
     assert _flock is not None
     _flock(descriptor, operation)
+
+
+def _has_a_name(descriptor: int) -> bool:
+    """Say whether the file is still in its folder, so that others find it."""
+    return os.fstat(descriptor).st_nlink > 0
 
 
 def _remove(path: str, descriptor: int) -> None:

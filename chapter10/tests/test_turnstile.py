@@ -17,7 +17,14 @@ from unittest import mock
 from chapter10 import turnstile
 from chapter10.database import Database
 from chapter10.tests.support import FolderTestCase, ManualClock, start_python
-from chapter10.turnstile import PATIENCE_SECONDS, ROOM_SUFFIX, SLICE_SECONDS, TURN_SUFFIX, Turnstile
+from chapter10.turnstile import (
+    LONGEST_REST_SECONDS,
+    PATIENCE_SECONDS,
+    ROOM_SUFFIX,
+    SLICE_SECONDS,
+    TURN_SUFFIX,
+    Turnstile,
+)
 
 OURS = 0x7E57
 TABLE = "CREATE TABLE writes (id INTEGER PRIMARY KEY, who TEXT NOT NULL);"
@@ -207,13 +214,49 @@ class NobodyWaitsForEver(TurnstileTestCase):
         waiter.enter()
         self.assertNotEqual([], clock.slept)
 
-    def test_who_gave_up_stands_in_nobodys_way(self) -> None:
-        """It gave the turn back: the next in line waits for the room only."""
+    def test_patience_comes_back_after_a_rest_that_doubles_up_to_a_minute(self) -> None:
+        """One long transaction leaves nobody without a turn for good; a lock that is stuck costs ever less."""
+        clock = ManualClock(100.0)
+        holder, waiter = self.stand(), self.stand(clock)
+        holder.enter()
+        for rest in (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, LONGEST_REST_SECONDS, LONGEST_REST_SECONDS):
+            with self.subTest(rest=rest):
+                waiter.enter()  # in vain
+                waiter.leave()
+                self.assertNotEqual([], clock.slept)
+                end = clock.now + rest
+                clock.slept.clear()
+                clock.now = end - 0.01
+                waiter.enter()
+                waiter.leave()
+                self.assertEqual([], clock.slept)
+                clock.now = end
+        holder.leave()
+        waiter.enter()
+        waiter.leave()
+        holder.enter()
+        waiter.enter()
+        self.assertEqual(clock.now + PATIENCE_SECONDS, waiter._rest_end)
+
+    def test_who_waited_for_the_room_in_vain_keeps_the_turn_until_it_has_written(self) -> None:
+        """It is next at SQLite's own lock: meanwhile nobody else may come in by the turn again and again."""
         holder, first = self.stand(), self.stand()
         holder.enter()
         first.enter()
-        third = self.stand()
-        third.enter()
+        holder.leave()
+        holder._slice_end = turnstile._NEVER
+        clock = ManualClock()
+        holder._clock, holder._sleep = clock, mock.Mock(side_effect=lambda seconds: first.leave())
+        holder.enter()
+        holder._sleep.assert_called_once()
+
+    def test_who_waited_for_the_turn_in_vain_stands_in_nobodys_way(self) -> None:
+        """It has nothing that the next one would wait for."""
+        holder, first = self.stand(), self.stand()
+        holder.enter()
+        turnstile._lock(holder._turn, turnstile._TRY)
+        first.enter()
+        turnstile._lock(holder._turn, turnstile._FREE)
         holder.leave()
         clock = ManualClock()
         last = self.stand(clock)
@@ -364,6 +407,23 @@ class TheFiles(TurnstileTestCase):
         three.enter()
         self.assertNotEqual([], clock.slept)
 
+    def test_one_that_was_removed_alone_is_noticed_as_well(self) -> None:
+        """A process that ends between the two leaves one; those who have both open meet the others all the same."""
+        for suffix in (ROOM_SUFFIX, TURN_SUFFIX):
+            with self.subTest(suffix):
+                one = self.stand()
+                one.enter()
+                one.leave()
+                os.unlink(f"{self.path}{suffix}")
+                clock = ManualClock()
+                other = self.stand(clock)
+                one._slice_end = turnstile._NEVER
+                one.enter()
+                other.enter()
+                self.assertNotEqual([], clock.slept)
+                other.close()
+                one.close()
+
     def test_a_database_takes_them_away_when_it_closes(self) -> None:
         """After `close`, and after an opening that failed, only the database is left."""
         self.open().close()
@@ -443,6 +503,57 @@ class TheFiles(TurnstileTestCase):
             finally:
                 os._exit(code)
         self.assertEqual(0, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+
+    def test_an_interrupt_while_closing_leaves_no_number_that_may_be_anothers(self) -> None:
+        """Ctrl-C after the first of the two was closed: the second is closed too, and a second close does nothing."""
+        one = self.stand()
+        one.enter()
+        numbers = [one._room, one._turn]
+        close, closed = os.close, []
+
+        def interrupted(descriptor: int) -> None:
+            close(descriptor)
+            closed.append(descriptor)
+            if len(closed) == 1:
+                raise KeyboardInterrupt
+
+        with mock.patch.object(os, "close", interrupted):
+            with self.assertRaises(KeyboardInterrupt):
+                one.close()
+            one.close()
+        self.assertEqual(numbers, closed)
+
+    def test_an_interrupt_between_the_two_files_is_made_good(self) -> None:
+        """Ctrl-C after the first was opened: the next write opens both, and a close removes what there is."""
+        for then in ("write", "close"):
+            with self.subTest(then):
+                one = self.stand()
+                first = os.open(f"{self.path}{ROOM_SUFFIX}", os.O_RDWR | os.O_CREAT)
+                interrupted = mock.Mock(side_effect=[first, KeyboardInterrupt])
+                with mock.patch.object(os, "open", interrupted), self.assertRaises(KeyboardInterrupt):
+                    one.enter()
+                one.leave()
+                if then == "write":
+                    one.enter()
+                    one.leave()
+                    self.assertEqual(2, len(list(self.folder.iterdir())))
+                one.close()
+                self.assertEqual([], list(self.folder.iterdir()))
+
+    def test_what_the_system_says_to_a_close_is_no_error(self) -> None:
+        """A drive that is gone may refuse even that."""
+        one = self.stand()
+        one.enter()
+        close = os.close
+
+        def refused(descriptor: int) -> None:
+            close(descriptor)
+            raise OSError("the drive is gone")
+
+        with mock.patch.object(os, "close", refused):
+            one.close()
+        for descriptor in (one._room, one._turn):
+            self.assertEqual(-1, descriptor)
 
     def test_nothing_stays_open(self) -> None:
         """Closed or forgotten, a turnstile gives its descriptors back, and a closed one opens none."""
