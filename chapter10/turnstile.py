@@ -191,7 +191,7 @@ class Turnstile:
         patient = now >= self._rest_end
         until = now + self._patience if patient else now
         let_in = self._take(self._turn, _turn_pause, until) and self._take(self._room, _room_pause, until)
-        if patient and not let_in:
+        if patient:  # for who was let in, the rest is over at once
             self._rest = min(max(self._patience, self._rest * 2), LONGEST_REST_SECONDS)
             self._rest_end = self._clock() + self._rest
         return let_in

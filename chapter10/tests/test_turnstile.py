@@ -411,18 +411,30 @@ class TheFiles(TurnstileTestCase):
         """A process that ends between the two leaves one; those who have both open meet the others all the same."""
         for suffix in (ROOM_SUFFIX, TURN_SUFFIX):
             with self.subTest(suffix):
-                one = self.stand()
+                clock = ManualClock()
+                one, other = self.stand(clock), self.stand()
                 one.enter()
                 one.leave()
                 os.unlink(f"{self.path}{suffix}")
-                clock = ManualClock()
-                other = self.stand(clock)
-                one._slice_end = turnstile._NEVER
-                one.enter()
                 other.enter()
+                other.leave()
+                turnstile._lock(other._room if suffix == ROOM_SUFFIX else other._turn, turnstile._TRY)
+                clock.advance(SLICE_SECONDS)
+                one.enter()
                 self.assertNotEqual([], clock.slept)
                 other.close()
                 one.close()
+
+    def test_they_are_opened_once(self) -> None:
+        """As long as they are where they were, every turn uses the same two."""
+        clock = ManualClock()
+        one = self.stand(clock)
+        with mock.patch.object(os, "open", mock.Mock(wraps=os.open)) as opened:
+            for _ in range(3):
+                one.enter()
+                one.leave()
+                clock.advance(SLICE_SECONDS)
+        self.assertEqual(2, opened.call_count)
 
     def test_a_database_takes_them_away_when_it_closes(self) -> None:
         """After `close`, and after an opening that failed, only the database is left."""
