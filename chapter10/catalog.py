@@ -263,6 +263,10 @@ class Tool(_Slots):
     def __hash__(self) -> int:
         return hash(self.digest)
 
+    def __init_subclass__(cls) -> None:
+        """Refuse what `final` asks type checkers to refuse: what is made of it would be a plain `Tool`."""
+        raise TypeError("Tool has no subclasses")
+
     def __reduce__(self) -> tuple[type[Tool], tuple[Any, ...]]:
         """Let `copy` make a tool as anybody does, through the checks."""
         fields = (self.name, self.description, self.keywords, self.permission, self.effect, self.version)

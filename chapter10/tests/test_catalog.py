@@ -562,6 +562,12 @@ class ToolTests(CatalogTestCase):
         self.assertEqual(copy.deepcopy(made), made)
         self.assertNotEqual(made, "a")
 
+    def test_there_is_no_class_of_tools_beside_tool(self) -> None:
+        """One derived from it is refused when it is made, not when it loses its methods."""
+        for body in ({}, {"__slots__": ()}):
+            with self.subTest(body=body), self.assertRaisesRegex(TypeError, "no subclasses"):
+                type("Special", (Tool,), body)
+
     def test_bad_fields_are_refused_by_name(self) -> None:
         """Wrong types, sizes and signs in each field, with the field named and no tool made."""
         good: dict[str, Any] = {"name": "a", "description": "", "keywords": (), "permission": "p", "effect": "read"}
