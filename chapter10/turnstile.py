@@ -22,8 +22,9 @@ What holds
     T2  Nobody waits here for longer than `PATIENCE_SECONDS`. Whoever has waited in vain asks without waiting
         for as long a rest, then waits again, and rests twice as long after each wait in vain, up to
         `LONGEST_REST_SECONDS`. So a process that was stopped while it held a lock costs the others ever
-        less, and after one long transaction nobody is left to SQLite's own way for good. Whoever has the turn
-        when its patience is over keeps it until it has written.
+        less, and after one long transaction nobody is left to SQLite's own way for good; only the write that
+        goes on without a turn waits there, beside those who come in by turns, until it finds the lock free or
+        is told that it is busy. Whoever has the turn when its patience is over keeps it until it has written.
     T3  The end of a process, however it ends, frees its locks, unless one that it has forked has them open
         too: the system keeps them, not the files.
     T4  Where there are no such locks (Windows, some network drives) or no file may be made (a read-only
