@@ -9,8 +9,9 @@ A5  A place is given back when the handler has really ended, and not before. So 
     coroutine that eats the cancel, a thread, which nobody can cancel) can pile up to the limit only.
 
 An `async` handler runs in a task of its own: within the caller's task nothing could leave it behind. From
-Python 3.12 the task starts at once, so that a handler that waits for nothing costs no turn of the loop. Any
-other handler runs in a thread of its own, as a daemon: the interpreter's end does not wait for it.
+Python 3.12 the task starts at once, and on 3.11 it is given one turn of the loop, so that a handler that waits
+for nothing needs no timer and nobody to wake. Its time counts from before that. Any other handler runs in a
+thread of its own, as a daemon: the interpreter's end does not wait for it.
 
 `asyncio.wait_for` is not used. It waits for ever for a stubborn task, hands out a late value as if it were on
 time, and on Python 3.11 loses a cancel that comes while the inner task ends. `companions.tasks` tells more of
@@ -37,6 +38,7 @@ __all__ = ["MAX_WAITING", "Ending", "Places", "Stop", "is_async", "run"]
 MAX_WAITING: Final = 16_384
 """Calls that may wait for one kind of place."""
 
+_STARTS_AT_ONCE: Final = sys.version_info >= (3, 12)
 _log: Final = logging.getLogger(__name__)
 _abandoned: Final[set[asyncio.Task[Any]]] = set()
 """Tasks that ignored their cancel, kept until they end. Bounded by the places that they hold."""
@@ -180,20 +182,24 @@ async def run(
     if not asynchronous:
         return await _run_thread(handler, arguments, seconds, grace_seconds, on_end, stop)
     loop = asyncio.get_running_loop()
+    end = loop.time() + seconds
     execution = _Execution(handler, arguments, on_end)
     task = execution.start(loop)
-    if not task.done():
-        woken = execution.woken = loop.create_future()
-        timer = loop.call_later(seconds, _wake, woken)
-        try:
-            await woken
-        except asyncio.CancelledError:
-            await execution.stop(task, grace_seconds)
-            raise
-        finally:
-            timer.cancel()
-        if not execution.ended:
-            return Ending(error=TimeoutError(), ended=await execution.stop(task, grace_seconds))
+    try:
+        if not _STARTS_AT_ONCE:
+            await asyncio.sleep(0)  # its first step comes before our next one
+        if not task.done():
+            woken = execution.woken = loop.create_future()
+            timer = loop.call_at(end, _wake, woken)
+            try:
+                await woken
+            finally:
+                timer.cancel()
+    except asyncio.CancelledError:
+        await execution.stop(task, grace_seconds)
+        raise
+    if not execution.ended:
+        return Ending(error=TimeoutError(), ended=await execution.stop(task, grace_seconds))
     if execution.ending.error is not None and not task.cancelled():
         task.exception()  # a stop that is raised again by the caller; asking keeps the loop from complaining
     return execution.ending

@@ -1974,25 +1974,59 @@ class Attempts(RegistryTestCase):
 
         async def main(loop: VirtualLoop) -> None:
             timers: list[asyncio.TimerHandle] = []
-            call_later = loop.call_later
+            call_at = loop.call_at
 
             def noted(*arguments: Any, **options: Any) -> asyncio.TimerHandle:
-                timers.append(call_later(*arguments, **options))
+                timers.append(call_at(*arguments, **options))
                 return timers[-1]
 
             async def handler() -> str:
+                await asyncio.sleep(0)
                 await asyncio.sleep(0)
                 return "x"
 
             places = Places(1)
             self.assertTrue(places.take_now())
-            with mock.patch.object(loop, "call_later", noted):
+            with mock.patch.object(loop, "call_at", noted):
                 self.assertEqual((await self.run_alone(handler)).value, "x")
                 loop.call_soon(places.give_back)
                 self.assertTrue(await places.take(1.0))
             self.assertEqual([timer.cancelled() for timer in timers], [True, True])
 
         self.run_virtual(main)
+
+    def test_a_handler_that_waits_for_nothing_needs_no_timer(self) -> None:
+        """It is over before one would be set, on every Python, with a value and with an error."""
+
+        async def main(loop: VirtualLoop) -> None:
+            async def value() -> str:
+                return "x"
+
+            async def error() -> str:
+                raise ValueError
+
+            with mock.patch.object(loop, "call_at", side_effect=AssertionError):
+                self.assertEqual((await self.run_alone(value)).value, "x")
+                self.assertIsInstance((await self.run_alone(error)).error, ValueError)
+
+        self.run_virtual(main)
+
+    def test_what_a_handler_does_before_it_waits_counts_in_its_time(self) -> None:
+        """It holds the loop for six tenths of its second, and six more are too much; three more are not."""
+        for more, over in ((0.3, False), (0.6, True)):
+
+            async def main(loop: VirtualLoop, more: float = more) -> tuple[Ending, float]:
+                async def handler() -> str:
+                    loop.advance(0.6)
+                    await asyncio.sleep(more)
+                    return "x"
+
+                started = loop.time()
+                return await self.run_alone(handler), loop.time() - started
+
+            ending, seconds = self.run_virtual(main)
+            self.assertEqual((isinstance(ending.error, TimeoutError), ending.ended), (over, True))
+            self.assertAlmostEqual(seconds, 1.0 if over else 0.9)
 
     def test_a_cancel_that_a_handler_raises_is_in_its_ending(self) -> None:
         """It is for the caller to raise it again."""

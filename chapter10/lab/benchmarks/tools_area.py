@@ -7,7 +7,7 @@ one that waits for nothing and one that gives way to the loop once.
 Where the time goes that the bare call does not need, in tenths: three for the task of its own, which is what
 lets a handler be left behind that eats its cancel; two for the copy and the check of the arguments; two for
 name, permission, place and time limit; the rest for the result. From Python 3.12 a task starts at once; on 3.11
-it costs two turns of the loop more, each as much as the whole bare call, and no ratio of 4 is to be had there.
+it costs a turn of the loop more.
 Source: claims T6-002, T6-011, T6-017 to T6-027.
 """
 
