@@ -1995,6 +1995,23 @@ class Attempts(RegistryTestCase):
 
         self.run_virtual(main)
 
+    def test_a_thread_whose_time_is_over_is_told_before_the_grace(self) -> None:
+        """It ends within the grace, and the ending says so."""
+        stop = Stop()
+        self.addCleanup(stop.set)  # it would run on where nobody told it
+
+        def patient() -> None:
+            while not stop.is_set():
+                pass
+
+        async def main() -> Ending:
+            return await attempt.run(
+                patient, {}, asynchronous=False, seconds=0.01, grace_seconds=10.0, on_end=lambda: None, stop=stop
+            )
+
+        ending = asyncio.run(main())
+        self.assertEqual((ending.ended, isinstance(ending.error, TimeoutError)), (True, True))
+
     def test_a_handler_that_waits_for_nothing_needs_no_timer(self) -> None:
         """It is over before one would be set, on every Python, with a value and with an error."""
 
