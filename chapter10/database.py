@@ -17,7 +17,8 @@ D4  A broken machine looks different from a caller's mistake: `StoreError` with 
 D5  A file belongs to one kind of store (`application_id`) and has a version (`user_version`). An
     older version is upgraded in place, a newer one and a stranger's file are refused untouched.
 D6  Of several processes that write, none is left out for long: they take turns, where the system has the
-    locks for it (see `turnstile`). D1 to D5 hold without that.
+    locks for it (see `turnstile`), and who got none within a second asks again every second. D1 to D5 hold
+    without that.
 
 It works from SQLite 3.34 up and uses neither `RETURNING` nor `STRICT`. It does not survive a disk
 that lies about having written. A `Database` belongs to the thread that made it, and its
@@ -35,6 +36,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import time
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Final
@@ -50,6 +52,9 @@ MAX_BUSY_SECONDS: Final = 24 * 60 * 60.0
 """The longest such wait; SQLite counts it in milliseconds and in 32 bits."""
 
 _NO_FILE: Final = (":memory:", b":memory:")
+_BEGIN: Final = "BEGIN IMMEDIATE"
+_PIECE_SECONDS: Final = 1.0
+"""How long SQLite waits at a time for who has no turn; then the turn is asked for again."""
 _WAL_LIMIT_BYTES: Final = 16 * 1024 * 1024
 _JOURNAL_TRIES: Final = 100
 # SQLITE_PROTOCOL: too many processes raced for the first lock of a WAL file; it passes, as the others do.
@@ -76,11 +81,12 @@ class StoreError(CodedError, RuntimeError):
 class Transaction:
     """`with database.write():` one `BEGIN IMMEDIATE` … `COMMIT`, or `ROLLBACK` on any error."""
 
-    __slots__ = ("_connection", "_turnstile")
+    __slots__ = ("_busy_seconds", "_connection", "_turnstile")
 
-    def __init__(self, connection: sqlite3.Connection, turnstile: Turnstile) -> None:
+    def __init__(self, connection: sqlite3.Connection, turnstile: Turnstile, busy_seconds: float) -> None:
         self._connection = connection
         self._turnstile = turnstile
+        self._busy_seconds = busy_seconds
 
     def __enter__(self) -> sqlite3.Connection:
         connection = self._connection
@@ -89,8 +95,10 @@ class Transaction:
                 # Ctrl-C can strike between a block and its `__exit__`. What that left open was never
                 # committed and holds the write lock against everybody.
                 connection.execute("ROLLBACK")
-            self._turnstile.enter()
-            connection.execute("BEGIN IMMEDIATE")
+            if self._turnstile.enter():
+                connection.execute(_BEGIN)
+            else:
+                self._begin_without_turn()
         except BaseException as error:
             # Not only a BEGIN that failed: an interrupt may come right after one that did not.
             self._rollback()
@@ -115,6 +123,27 @@ class Transaction:
         self._rollback()
         if _is_machine_error(error):
             raise _store_error(error) from error
+
+    def _begin_without_turn(self) -> None:
+        """Begin beside others that may take turns. SQLite's own wait loses against them, so it is made in pieces,
+        and before each the turnstile is asked again."""
+        until = time.monotonic() + self._busy_seconds
+        let_in = False
+        try:
+            while True:
+                left = max(0.0, until - time.monotonic())
+                seconds = self._busy_seconds if let_in else min(left, _PIECE_SECONDS)
+                self._connection.execute(f"PRAGMA busy_timeout={round(seconds * 1000)}")
+                try:
+                    self._connection.execute(_BEGIN)
+                    return
+                except sqlite3.Error as error:
+                    if let_in or not left or not _is_busy(error):
+                        raise
+                self._turnstile.leave()
+                let_in = self._turnstile.enter()
+        finally:
+            self._connection.execute(f"PRAGMA busy_timeout={round(self._busy_seconds * 1000)}")
 
     def _rollback(self) -> None:
         # After a full disk SQLite has rolled back by itself, and the connection may have been closed in
@@ -159,6 +188,7 @@ class Database:
             self.connection = sqlite3.connect(name, timeout=busy_seconds, isolation_level=None, cached_statements=256)
         except (sqlite3.Error, ValueError) as error:  # ValueError: a NUL in the name
             raise _store_error(error) from error
+        self._busy_seconds = busy_seconds
         self._turnstile = Turnstile(None if name in _NO_FILE else os.fsdecode(name), busy_seconds)
         try:
             self._prepare(application_id, migrations)
@@ -172,7 +202,7 @@ class Database:
 
         Raises `StoreError`; a `sqlite3.IntegrityError` passes through after the rollback.
         """
-        return Transaction(self.connection, self._turnstile)
+        return Transaction(self.connection, self._turnstile, self._busy_seconds)
 
     def row(self, sql: str, parameters: Sequence[object] = ()) -> Any:
         """Return the first row of a query, or None. Raises `StoreError`."""

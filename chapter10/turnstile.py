@@ -22,9 +22,8 @@ What holds
     T2  Nobody waits here for longer than `PATIENCE_SECONDS`. Whoever has waited in vain asks without waiting
         for as long a rest, then waits again, and rests twice as long after each wait in vain, up to
         `LONGEST_REST_SECONDS`. So a process that was stopped while it held a lock costs the others ever
-        less, and after one long transaction nobody is left to SQLite's own way for good; only the write that
-        goes on without a turn waits there, beside those who come in by turns, until it finds the lock free or
-        is told that it is busy. Whoever has the turn when its patience is over keeps it until it has written.
+        less, and after one long transaction nobody is left to SQLite's own way for good. Whoever has the turn
+        when its patience is over keeps it until it has written.
     T3  The end of a process, however it ends, frees its locks, unless one that it has forked has them open
         too: the system keeps them, not the files.
     T4  Where there are no such locks (Windows, some network drives) or no file may be made (a read-only
@@ -124,21 +123,22 @@ class Turnstile:
         self._with_turn = False  # true from before the turn is asked for until after it was given back
         self._turn = self._room = -1  # descriptors; -1: not open
 
-    def enter(self) -> None:
-        """Wait for the turn and then for the room; go on without them when that takes too long."""
+    def enter(self) -> bool:
+        """Wait for the turn and then for the room; False when that took too long, and others may be in it."""
         if self._path is None:
-            return
+            return True
         try:
             if self._clock() < self._slice_end:
                 try:
                     _lock(self._room, _TRY)
-                    return
+                    return True
                 except BlockingIOError:  # the one that is next has slipped in
                     pass
-            self._take_turn(self._path)
+            return self._take_turn(self._path)
         except OSError:  # no such locks, or no place for the files
             self._shut()
             self._path = None
+            return True
 
     def leave(self) -> None:
         """Let the next one in. After an `enter` that did not come to its end it also gives the turn back."""
@@ -166,8 +166,8 @@ class Turnstile:
     def __del__(self) -> None:
         self._shut()
 
-    def _take_turn(self, path: str) -> None:
-        """Come in by the turn, which starts a slice; without one where the patience was over first."""
+    def _take_turn(self, path: str) -> bool:
+        """Come in by the turn, which starts a slice; False where the patience was over first."""
         if self._turn < 0 or not (_has_a_name(self._room) and _has_a_name(self._turn)):
             self._open(path)
         self._with_turn = True
@@ -185,6 +185,7 @@ class Turnstile:
             self._slice_end = self._clock() + SLICE_SECONDS
         else:  # with the turn, if it came so far: until it has written, nobody is to overtake it again and again
             self._slice_end = _NEVER
+        return let_in
 
     def _wait(self) -> bool:
         """Wait for the turn and the room while the patience lasts; without patience, ask for each once."""

@@ -13,6 +13,7 @@ from contextlib import closing, contextmanager
 from typing import Any
 from unittest import mock
 
+from chapter10 import database as module
 from chapter10.database import BUSY_SECONDS, MAX_BUSY_SECONDS, Database, StoreError, Transaction
 from chapter10.tests.support import FolderTestCase, start_python
 from chapter10.turnstile import Turnstile
@@ -155,7 +156,7 @@ class Transactions(DatabaseTestCase):
 
         with closing(sqlite3.connect(self.path, isolation_level=None, factory=Struck)) as connection:
             with self.assertRaises(KeyboardInterrupt):
-                Transaction(connection, Turnstile(None, 0)).__enter__()
+                Transaction(connection, Turnstile(None, 0), 0).__enter__()
             self.assertFalse(connection.in_transaction)
 
     @unittest.skipUnless(hasattr(signal, "setitimer"), "no interval timer on this system")
@@ -207,6 +208,56 @@ class Faults(DatabaseTestCase):
         error = self.refused("store_busy", insert, database, "a")
         self.assertIsInstance(error.__cause__, sqlite3.OperationalError)
         self.assertEqual([], database.rows("SELECT name FROM things"))
+
+    def test_who_got_no_turn_asks_for_it_again_between_pieces_of_the_wait(self) -> None:
+        """Beside others that take turns it gives back what it has, asks again, and then waits as who came in."""
+        database = self.open(busy_seconds=20)
+        steps: list[str] = []
+
+        def enter() -> bool:
+            steps.append("enter")
+            if steps.count("enter") == 3:
+                stranger.execute("COMMIT")
+            return steps.count("enter") == 3
+
+        turnstile = mock.Mock(enter=enter, leave=lambda: steps.append("leave"))
+        with closing(sqlite3.connect(self.path, isolation_level=None)) as stranger:
+            stranger.execute("BEGIN IMMEDIATE")
+            with (
+                mock.patch.object(database, "_turnstile", turnstile),
+                mock.patch.object(module, "_PIECE_SECONDS", 0.01),
+            ):
+                insert(database, "a")
+        self.assertEqual(["enter", "leave", "enter", "leave", "enter", "leave"], steps)
+        self.assertEqual((["a"], 20_000), (self.names(), database.row("PRAGMA busy_timeout")[0]))
+
+    def test_who_never_gets_a_turn_is_told_when_its_time_is_over(self) -> None:
+        """The pieces together are as long as the whole wait; the next write waits as long again."""
+        database = self.open(busy_seconds=0.05)
+        turnstile = mock.Mock(enter=mock.Mock(return_value=False))
+        with (
+            closing(sqlite3.connect(self.path, isolation_level=None)) as stranger,
+            mock.patch.object(database, "_turnstile", turnstile),
+            mock.patch.object(module, "_PIECE_SECONDS", 0.02),
+        ):
+            stranger.execute("BEGIN IMMEDIATE")
+            self.refused("store_busy", insert, database, "a")
+            self.assertLess(2, turnstile.enter.call_count)
+            stranger.execute("COMMIT")
+            insert(database, "b")
+        self.assertEqual((["b"], 50), (self.names(), database.row("PRAGMA busy_timeout")[0]))
+
+    def test_without_a_turn_a_fault_that_is_no_lock_comes_out_at_once(self) -> None:
+        """A disk that fails is not asked again; SQLite's wait is as long as it was."""
+        database = self.open(busy_seconds=20)
+        turnstile = mock.Mock(enter=mock.Mock(return_value=False))
+        broken = mock.Mock(in_transaction=False)
+        broken.execute = mock.Mock(side_effect=[None, sqlite3.OperationalError("disk I/O error"), None, None])
+        with mock.patch.object(database, "connection", broken), mock.patch.object(database, "_turnstile", turnstile):
+            self.refused("store_unavailable", insert, database, "a")
+        self.assertEqual(1, turnstile.enter.call_count)
+        said = [call.args[0] for call in broken.execute.mock_calls]
+        self.assertEqual(["PRAGMA busy_timeout=1000", "BEGIN IMMEDIATE", "PRAGMA busy_timeout=20000", "ROLLBACK"], said)
 
     @unittest.skipUnless(hasattr(signal, "SIGSTOP"), "no process can be stopped on this system")
     def test_a_process_that_was_stopped_in_a_transaction_keeps_the_lock_until_it_ends(self) -> None:

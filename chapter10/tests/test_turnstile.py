@@ -263,6 +263,22 @@ class NobodyWaitsForEver(TurnstileTestCase):
         last.enter()
         self.assertEqual([], clock.slept)
 
+    def test_enter_says_whether_others_may_be_in_the_room(self) -> None:
+        """True by the turn, within a slice and where nobody waits for anybody; False when the patience was over."""
+        one, other = self.stand(), self.stand()
+        self.assertTrue(one.enter())
+        one.leave()
+        self.assertTrue(one.enter())
+        self.assertFalse(other.enter())
+        one.leave()
+        other.leave()
+        self.assertTrue(other.enter())
+        other.close()
+        self.assertTrue(other.enter())
+        self.assertTrue(Turnstile(None, 1).enter())
+        with mock.patch.object(turnstile, "_flock", mock.Mock(side_effect=OSError)):
+            self.assertTrue(self.stand().enter())
+
     def test_pauses_for_the_room_grow_and_are_bounded(self) -> None:
         """A short wait looks often, a long one seldom."""
         clock = ManualClock(100.0)
