@@ -37,7 +37,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Final
 
@@ -81,12 +81,19 @@ class StoreError(CodedError, RuntimeError):
 class Transaction:
     """`with database.write():` one `BEGIN IMMEDIATE` … `COMMIT`, or `ROLLBACK` on any error."""
 
-    __slots__ = ("_busy_seconds", "_connection", "_turnstile")
+    __slots__ = ("_busy_seconds", "_clock", "_connection", "_turnstile")
 
-    def __init__(self, connection: sqlite3.Connection, turnstile: Turnstile, busy_seconds: float) -> None:
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        turnstile: Turnstile,
+        busy_seconds: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._connection = connection
         self._turnstile = turnstile
         self._busy_seconds = busy_seconds
+        self._clock = clock
 
     def __enter__(self) -> sqlite3.Connection:
         connection = self._connection
@@ -127,11 +134,11 @@ class Transaction:
     def _begin_without_turn(self) -> None:
         """Begin beside others that may take turns. SQLite's own wait loses against them, so it is made in pieces,
         and before each the turnstile is asked again."""
-        until = time.monotonic() + self._busy_seconds
+        until = self._clock() + self._busy_seconds
         let_in = False
         try:
             while True:
-                left = max(0.0, until - time.monotonic())
+                left = max(0.0, until - self._clock())
                 seconds = self._busy_seconds if let_in else min(left, _PIECE_SECONDS)
                 self._connection.execute(f"PRAGMA busy_timeout={round(seconds * 1000)}")
                 try:

@@ -247,6 +247,19 @@ class Faults(DatabaseTestCase):
             insert(database, "b")
         self.assertEqual((["b"], 50), (self.names(), database.row("PRAGMA busy_timeout")[0]))
 
+    def test_who_came_in_after_all_waits_once_more_and_not_again(self) -> None:
+        """A stranger that knows of no turns holds the lock; the answer is that of any wait."""
+        database = self.open(busy_seconds=0.05)
+        turnstile = mock.Mock(enter=mock.Mock(side_effect=[False, True]))
+        with (
+            closing(sqlite3.connect(self.path, isolation_level=None)) as stranger,
+            mock.patch.object(database, "_turnstile", turnstile),
+            mock.patch.object(module, "_PIECE_SECONDS", 0.01),
+        ):
+            stranger.execute("BEGIN IMMEDIATE")
+            self.refused("store_busy", insert, database, "a")
+        self.assertEqual(2, turnstile.enter.call_count)
+
     def test_without_a_turn_a_fault_that_is_no_lock_comes_out_at_once(self) -> None:
         """A disk that fails is not asked again; SQLite's wait is as long as it was."""
         database = self.open(busy_seconds=20)

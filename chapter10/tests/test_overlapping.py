@@ -4,41 +4,43 @@ from __future__ import annotations
 
 import threading
 import unittest
-from typing import Any
 
 from chapter10.tests.overlapping import overlapping
 
 
-class Waiting(unittest.TestCase):
-    """Not to be discovered: `load_tests` leaves it out, and `TheRunner` runs it."""
+def waiting() -> type[unittest.TestCase]:
+    """Return tests that no runner discovers, since some of them fail."""
 
-    meet = threading.Barrier(2)
+    class Waiting(unittest.TestCase):
+        meet = threading.Barrier(2)
 
-    def test_a_waits_for_b(self) -> None:
-        """It passes only while the other one runs."""
-        self.meet.wait(60)
+        def test_a_waits_for_b(self) -> None:
+            """It passes only while the other one runs."""
+            self.meet.wait(60)
 
-    def test_b_waits_for_a(self) -> None:
-        """And the other way round."""
-        self.meet.wait(60)
+        def test_b_waits_for_a(self) -> None:
+            """And the other way round."""
+            self.meet.wait(60)
 
-    def test_c_fails(self) -> None:
-        """An ordinary failure."""
-        self.assertEqual(1, 2)
+        def test_c_fails(self) -> None:
+            """An ordinary failure."""
+            self.assertEqual(1, 2)
 
-    def test_d_fails_in_a_part(self) -> None:
-        """One of two."""
-        for number in (1, 2):
-            with self.subTest(number=number):
-                self.assertEqual(1, number)
+        def test_d_fails_in_a_part(self) -> None:
+            """One of two."""
+            for number in (1, 2):
+                with self.subTest(number=number):
+                    self.assertEqual(1, number)
 
-    def test_e_breaks(self) -> None:
-        """An error that nobody expects."""
-        raise KeyError
+        def test_e_breaks(self) -> None:
+            """An error that nobody expects."""
+            raise KeyError
 
-    def test_f_is_skipped(self) -> None:
-        """With its reason."""
-        self.skipTest("no room")
+        def test_f_is_skipped(self) -> None:
+            """With its reason."""
+            self.skipTest("no room")
+
+    return Waiting
 
 
 class TheRunner(unittest.TestCase):
@@ -46,7 +48,8 @@ class TheRunner(unittest.TestCase):
 
     def ended(self, result: unittest.TestResult) -> unittest.TestResult:
         loader = unittest.TestLoader()
-        overlapping(Waiting)(loader, loader.loadTestsFromTestCase(Waiting), None).run(result)
+        kind = waiting()
+        overlapping(kind)(loader, loader.loadTestsFromTestCase(kind), None).run(result)
         return result
 
     def test_each_outcome_arrives_and_tests_really_overlap(self) -> None:
@@ -63,7 +66,3 @@ class TheRunner(unittest.TestCase):
         result = unittest.TestResult()
         result.failfast = True
         self.assertEqual((3, 1), (self.ended(result).testsRun, len(result.failures)))
-
-
-def load_tests(loader: unittest.TestLoader, *_: Any) -> unittest.TestSuite:
-    return loader.loadTestsFromTestCase(TheRunner)

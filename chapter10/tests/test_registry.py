@@ -2029,21 +2029,21 @@ class Attempts(RegistryTestCase):
         self.run_virtual(main)
 
     def test_what_a_handler_does_before_it_waits_counts_in_its_time(self) -> None:
-        """It holds the loop for six tenths of its second, and six more are too much; three more are not."""
-        for more, over in ((0.3, False), (0.6, True)):
+        """It holds the loop for six tenths of its second; four more are left, and then its time is over."""
+        for waits, seconds in ((False, 0.6), (True, 1.0)):
 
-            async def main(loop: VirtualLoop, more: float = more) -> tuple[Ending, float]:
+            async def main(loop: VirtualLoop, waits: bool = waits) -> tuple[Ending, float]:
                 async def handler() -> str:
                     loop.advance(0.6)
-                    await asyncio.sleep(more)
+                    await (asyncio.Event().wait() if waits else asyncio.sleep(0))
                     return "x"
 
                 started = loop.time()
                 return await self.run_alone(handler), loop.time() - started
 
-            ending, seconds = self.run_virtual(main)
-            self.assertEqual((isinstance(ending.error, TimeoutError), ending.ended), (over, True))
-            self.assertAlmostEqual(seconds, 1.0 if over else 0.9)
+            ending, taken = self.run_virtual(main)
+            self.assertEqual((isinstance(ending.error, TimeoutError), ending.ended), (waits, True))
+            self.assertAlmostEqual(taken, seconds)
 
     def test_a_cancel_that_a_handler_raises_is_in_its_ending(self) -> None:
         """It is for the caller to raise it again."""
