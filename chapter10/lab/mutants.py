@@ -4,6 +4,7 @@ A green suite says that the tests pass with this code. It does not say that they
 one. So the code is made wrong, one small fault at a time, in a temporary copy of the whole tree; the test
 modules that name the touched contract run there; and what no test noticed is listed. Each survivor is a
 test that is missing, a guard that is superfluous, or a fault that makes no difference and has a reason.
+The reasons stand in the folder `equivalents`; a survivor of `--automatic` without one is work to do.
 
     python -m chapter10.lab.mutants                       the faults of mutants.toml
     python -m chapter10.lab.mutants --module jobs         only those of one module
