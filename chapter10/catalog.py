@@ -241,10 +241,12 @@ class Tool(_Slots):
 
     def card(self, score: int) -> dict[str, Any]:
         """Return what a search shows of this tool."""
-        if not hasattr(self, "_card"):
+        try:
+            card = self._card.copy()
+        except AttributeError:
             fields = ("name", "description", "version", "digest", "effect")
-            self._keep("_card", {**{field: getattr(self, field) for field in fields}, "score": 1})
-        [card] = _cards([self], score)
+            card = self._keep("_card", {**{field: getattr(self, field) for field in fields}, "score": 1}).copy()
+        card["score"] = score
         return card
 
     def definition(self) -> dict[str, Any]:

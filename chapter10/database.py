@@ -132,8 +132,10 @@ class Transaction:
             raise _store_error(error) from error
 
     def _begin_without_turn(self) -> None:
-        """Begin beside others that may take turns. SQLite's own wait loses against them, so it is made in pieces,
-        and before each the turnstile is asked again."""
+        """Begin beside others that may take turns, within the busy time.
+
+        SQLite's own wait loses against them, so it is made in pieces, and between two the turnstile is asked again.
+        """
         until = self._clock() + self._busy_seconds
         let_in = False
         try:

@@ -191,14 +191,13 @@ class ToolIndex(Generic[ToolT]):
             self._views.clear()
 
     def discard(self, name: str) -> None:
-        """Take out the tool called `name`, which is there; its number becomes a gap."""
+        """Take out the tool called `name`, which is there; its number becomes a gap, which a view may go on to hold."""
         number = self._number.pop(name)
         tool = self._tools[number]
         self._tools[number] = _GAP
         for word in set(tool.words):
             self._words.remove(word, number)
         self._permissions.remove(tool.permission, number)
-        self._views.clear()
         self._moved = True
 
     def _append(self, tool: ToolT) -> None:

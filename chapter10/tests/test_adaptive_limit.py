@@ -80,8 +80,9 @@ class TheLimit(unittest.TestCase):
 
     def test_the_bounds_are_taken(self) -> None:
         """The widest range, the longest window and the shortest."""
-        AdaptiveLimit(1, MAX_LIMIT, start=MAX_LIMIT, window=MAX_WINDOW)
-        AdaptiveLimit(MAX_LIMIT, MAX_LIMIT, start=MAX_LIMIT, window=10)
+        wide = AdaptiveLimit(1, MAX_LIMIT, start=MAX_LIMIT, window=MAX_WINDOW)
+        narrow = AdaptiveLimit(MAX_LIMIT, MAX_LIMIT, start=MAX_LIMIT, window=10)
+        self.assertEqual((MAX_LIMIT, MAX_LIMIT), (wide.limit, narrow.limit))
 
     def test_a_tail_that_grows_a_little_is_no_jump(self) -> None:
         """Up to twice the baseline it goes on rising.

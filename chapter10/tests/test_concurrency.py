@@ -804,6 +804,7 @@ class StreamTests(ReadsTestCase):
             break
         gc.collect()
         await turns(30)
+        self.assertEqual({asyncio.current_task()}, asyncio.all_tasks())
 
     async def test_bad_arguments_are_refused_at_the_first_step(self) -> None:
         """Limit, reader and source are checked before anything is pulled."""

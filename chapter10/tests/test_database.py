@@ -57,6 +57,17 @@ class DatabaseTestCase(FolderTestCase):
         self.assertEqual((code, code), (caught.exception.code, str(caught.exception)))
         return caught.exception
 
+    @contextmanager
+    def beside_others(self, database: Database, enter: mock.Mock, leave: Any = None) -> Iterator[sqlite3.Connection]:
+        """Let a stranger hold the write lock, with a turnstile of ours and pieces of a hundredth of a second."""
+        with (
+            closing(sqlite3.connect(self.path, isolation_level=None)) as stranger,
+            mock.patch.object(database, "_turnstile", mock.Mock(enter=enter, leave=leave or mock.Mock())),
+            mock.patch.object(module, "_PIECE_SECONDS", 0.01),
+        ):
+            stranger.execute("BEGIN IMMEDIATE")
+            yield stranger
+
     def hold(self, statement: str) -> subprocess.Popen[str]:
         """Let another process take a lock and keep it until the test ends, or until it is ended."""
         child = start_python(["-c", HOLD_THE_LOCK, str(self.path), statement])
@@ -214,35 +225,23 @@ class Faults(DatabaseTestCase):
         database = self.open(busy_seconds=20)
         steps: list[str] = []
 
-        def enter() -> bool:
+        def entered() -> bool:
             steps.append("enter")
             if steps.count("enter") == 3:
                 stranger.execute("COMMIT")
             return steps.count("enter") == 3
 
-        turnstile = mock.Mock(enter=enter, leave=lambda: steps.append("leave"))
-        with closing(sqlite3.connect(self.path, isolation_level=None)) as stranger:
-            stranger.execute("BEGIN IMMEDIATE")
-            with (
-                mock.patch.object(database, "_turnstile", turnstile),
-                mock.patch.object(module, "_PIECE_SECONDS", 0.01),
-            ):
-                insert(database, "a")
+        with self.beside_others(database, mock.Mock(side_effect=entered), lambda: steps.append("leave")) as stranger:
+            insert(database, "a")
         self.assertEqual(["enter", "leave", "enter", "leave", "enter", "leave"], steps)
         self.assertEqual((["a"], 20_000), (self.names(), database.row("PRAGMA busy_timeout")[0]))
 
     def test_who_never_gets_a_turn_is_told_when_its_time_is_over(self) -> None:
         """The pieces together are as long as the whole wait; the next write waits as long again."""
         database = self.open(busy_seconds=0.05)
-        turnstile = mock.Mock(enter=mock.Mock(return_value=False))
-        with (
-            closing(sqlite3.connect(self.path, isolation_level=None)) as stranger,
-            mock.patch.object(database, "_turnstile", turnstile),
-            mock.patch.object(module, "_PIECE_SECONDS", 0.02),
-        ):
-            stranger.execute("BEGIN IMMEDIATE")
+        with self.beside_others(database, enter := mock.Mock(return_value=False)) as stranger:
             self.refused("store_busy", insert, database, "a")
-            self.assertLess(2, turnstile.enter.call_count)
+            self.assertLess(2, enter.call_count)
             stranger.execute("COMMIT")
             insert(database, "b")
         self.assertEqual((["b"], 50), (self.names(), database.row("PRAGMA busy_timeout")[0]))
@@ -250,15 +249,9 @@ class Faults(DatabaseTestCase):
     def test_who_came_in_after_all_waits_once_more_and_not_again(self) -> None:
         """A stranger that knows of no turns holds the lock; the answer is that of any wait."""
         database = self.open(busy_seconds=0.05)
-        turnstile = mock.Mock(enter=mock.Mock(side_effect=[False, True]))
-        with (
-            closing(sqlite3.connect(self.path, isolation_level=None)) as stranger,
-            mock.patch.object(database, "_turnstile", turnstile),
-            mock.patch.object(module, "_PIECE_SECONDS", 0.01),
-        ):
-            stranger.execute("BEGIN IMMEDIATE")
+        with self.beside_others(database, enter := mock.Mock(side_effect=[False, True])):
             self.refused("store_busy", insert, database, "a")
-        self.assertEqual(2, turnstile.enter.call_count)
+        self.assertEqual(2, enter.call_count)
 
     def test_without_a_turn_a_fault_that_is_no_lock_comes_out_at_once(self) -> None:
         """A disk that fails is not asked again; SQLite's wait is as long as it was."""

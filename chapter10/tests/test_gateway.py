@@ -871,7 +871,8 @@ class TheDoor(GatewayTestCase):
 
         self.registry = Vanishing()
         self.tool("orders.get")
-        self.gateway()
+        self.assertIsNone(self.registry.get("orders.get"))
+        self.assertFalse(self.gateway().transcript)
 
     def test_nothing_is_sent_before_somebody_asks(self) -> None:
         """Nor is an empty question one."""

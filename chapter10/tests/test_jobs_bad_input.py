@@ -255,7 +255,9 @@ class EveryMethod(BadInputTestCase):
         """The valid arguments of the table work, so that the refusals above are about the trap value."""
         for verb in VERBS:
             with self.subTest(verb.name):
-                getattr(self.fresh(), verb.name)(**verb.valid)
+                store = self.fresh()
+                getattr(store, verb.name)(**verb.valid)
+                self.assertEqual([], violations(store.db))
 
     def test_every_text_that_is_taken_comes_back_exactly(self) -> None:
         """Owner, key and code are stored as they are: no case, no form of Unicode and no blank is touched."""

@@ -115,6 +115,7 @@ class TheList(unittest.TestCase):
                 fault = written(entry, text)
                 part = text[first : fault.start] + fault.new + text[fault.end : last]
                 ast.parse(textwrap.dedent(" " * (first - text.rfind("\n", 0, first) - 1) + part))
+                self.assertNotEqual(text, fault.apply(text))
 
     def test_every_module_has_tests_that_exist(self) -> None:
         """The tests of each module are named, and so are those of every module of the chapter and every companion."""

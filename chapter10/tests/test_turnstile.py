@@ -381,6 +381,8 @@ class ItIsAdvice(TurnstileTestCase):
         one.enter()
         with mock.patch.object(turnstile, "_flock", mock.Mock(side_effect=OSError("the drive is gone"))):
             one.leave()
+        one.leave()  # and the next time, with the drive there again, it is free
+        self.assertTrue(self.stand().enter())
 
     def test_a_place_that_refuses_locks_or_files_is_asked_once(self) -> None:
         """A drive without locks, a folder that may not be written: the database works, and nothing stays open."""
