@@ -141,7 +141,7 @@ class Transaction:
         try:
             while True:
                 left = max(0.0, until - self._clock())
-                seconds = self._busy_seconds if let_in else min(left, _PIECE_SECONDS)
+                seconds = left if let_in else min(left, _PIECE_SECONDS)
                 self._connection.execute(f"PRAGMA busy_timeout={round(seconds * 1000)}")
                 try:
                     self._connection.execute(_BEGIN)
@@ -171,7 +171,7 @@ class Database:
     `path`: a file (`:memory:` gives a private one). `application_id`: a number that marks our kind of
     file. `migrations`: SQL scripts; the file's version is how many of them have run, each in one
     transaction with the number. `busy_seconds`: how long to wait for another process's lock, 0 to
-    `MAX_BUSY_SECONDS`; the wait for a turn comes before it and takes a second at most.
+    `MAX_BUSY_SECONDS`; waits for a turn make it two seconds longer at most.
 
     Raises `StoreError` when the path cannot be opened or is not ours.
     """

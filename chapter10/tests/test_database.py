@@ -15,7 +15,7 @@ from unittest import mock
 
 from chapter10 import database as module
 from chapter10.database import BUSY_SECONDS, MAX_BUSY_SECONDS, Database, StoreError, Transaction
-from chapter10.tests.support import FolderTestCase, start_python
+from chapter10.tests.support import FolderTestCase, ManualClock, start_python
 from chapter10.turnstile import Turnstile
 
 OURS = 0x7E57
@@ -252,6 +252,29 @@ class Faults(DatabaseTestCase):
         with self.beside_others(database, enter := mock.Mock(side_effect=[False, True])):
             self.refused("store_busy", insert, database, "a")
         self.assertEqual(2, enter.call_count)
+
+    def test_who_comes_in_late_waits_only_for_what_is_left(self) -> None:
+        """Fifteen of twenty seconds are over when it is let in; it does not wait for twenty more."""
+        clock = ManualClock()
+        steps = iter([(0.0, False), (7.5, False), (7.5, True)])
+        said: list[str] = []
+
+        def entered() -> bool:
+            seconds, let_in = next(steps)
+            clock.advance(seconds)
+            return let_in
+
+        def execute(sql: str) -> None:
+            said.append(sql)
+            if sql == "BEGIN IMMEDIATE":
+                busy = sqlite3.OperationalError("database is locked")
+                busy.sqlite_errorcode = sqlite3.SQLITE_BUSY
+                raise busy
+
+        connection, turnstile = mock.Mock(in_transaction=False, execute=execute), mock.Mock(enter=entered)
+        self.refused("store_busy", Transaction(connection, turnstile, 20, clock).__enter__)
+        waits = [sql.partition("=")[2] for sql in said if sql.startswith("PRAGMA busy_timeout")]
+        self.assertEqual(["1000", "1000", "5000", "20000"], waits)
 
     def test_without_a_turn_a_fault_that_is_no_lock_comes_out_at_once(self) -> None:
         """A disk that fails is not asked again; SQLite's wait is as long as it was."""
