@@ -1,82 +1,89 @@
-"""A map of what to run next: `python -m chapter10`, or `chapter10` once it is installed.
+"""One entry for every command: `python -m chapter10`, or `chapter10` once it is installed.
 
-It prints one line about this machine and one line for each command that is at hand, in the order in
-which a newcomer meets them. A command whose file is missing is not offered: an installed copy has no
-tests. Nothing is run, nothing is asked, nothing is written, and all of the output is ASCII.
+Without a word it prints one line about this machine and one line for each command that is at hand, in the
+order in which a newcomer meets them. With a word it runs that command; what follows is the command's own. A
+command whose file is missing is not offered: an installed copy has no tests. All of the list is ASCII.
 
-`jobs` and what follows it goes to `jobs_command`, the command line of the job system.
-
-Exit codes, as everywhere in this package: 0 fine, 2 usage.
+Exit codes, as everywhere in this package: 0 fine, 1 wrong, 2 usage, 3 the machine lacks something.
 Source: the chapter's section on its five experiments (claims C10-009, C10-314).
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import sqlite3
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple, NoReturn
 
-from chapter10.jobs_command import main as jobs
-from chapter10.lab.textio import EXIT_FINE, main_guard
+from chapter10.lab.console.textio import EXIT_FINE, main_guard
 
 __all__ = ["COMMANDS", "Command", "available", "command", "main"]
 
 
 class Command(NamedTuple):
-    """One command of the map: the file that must be there, what to type, what it is for."""
+    """One command: what to type, the module whose `main(arguments)` it is, what it is for."""
 
-    file: str
-    line: str
+    name: str
+    module: str
     purpose: str
 
 
 COMMANDS: Final = (
-    Command("lab/doctor.py", "python -m chapter10.lab.doctor", "is this machine fit?"),
-    Command("quickstart.py", "python -m chapter10.quickstart", "one job from submit to result"),
-    Command(
-        "experiments.py",
-        "python -m chapter10.experiments --group catalog --predict",
-        "then boundaries, concurrency, lifecycle, failures",
-    ),
-    Command("lab/exercises/__main__.py", "python -m chapter10.lab.exercises", "fourteen exercises, checked"),
-    Command("lab/questions.py", "python -m chapter10.lab.questions", "three questions on tool orchestration"),
-    Command("jobs_command.py", "python -m chapter10 jobs --help", "exports that outlive the request, on your own CSV"),
-    Command("lab/explore.py", "python -m chapter10.lab.explore", "every history of a small world, checked"),
-    Command("experiments.py", "python -m chapter10.experiments --check", "is the committed evidence still true?"),
-    Command("tests/support.py", "python -m unittest discover -s chapter10/tests -v", "the contract, as tests"),
+    Command("quickstart", "quickstart", "one job from its receipt to its result"),
+    Command("experiments", "experiments", "the chapter's five groups: --group, --predict, --write, --check"),
+    Command("doctor", "lab.reader.doctor", "is this machine fit?"),
+    Command("predict", "lab.reader.guess", "guess first, then run, then compare"),
+    Command("exercises", "lab.exercises.__main__", "fourteen exercises, checked"),
+    Command("questions", "lab.guessing.questions", "three questions on tool orchestration"),
+    Command("companions", "lab.reader.companion_experiments", "what the companions decide, as evidence"),
+    Command("jobs", "companions.operating.jobs_command", "exports that outlive the request, on your own CSV"),
+    Command("two_terminals", "lab.processes.two_terminals", "one worker killed, one frozen, step by step"),
+    Command("stops", "lab.processes.stops", "one cancel, and what stops each of four processes"),
+    Command("explore", "lab.histories.explore", "every history of a small world; a guard taken out"),
+    Command("simulate", "lab.histories.simulate", "long random lives against a plain model"),
+    Command("chaos", "lab.processes.chaos", "processes killed and frozen while jobs rain in"),
+    Command("fuzz", "lab.proof.fuzz", "bad input at scale"),
+    Command("claims", "lab.proof.claim_map", "where each sentence of the book is promised and proved"),
+    Command("proofs", "lab.proof.proofs", "do the tests that name a claim prove it?"),
+    Command("mutants", "lab.proof.mutants", "does a test notice when the code is wrong?"),
+    Command("benchmark", "lab.benchmarks.benchmark", "speed and scale, side by side"),
+    Command("site", "lab.reader.site", "the five groups on one page for a browser"),
 )
-"""The map, in reading order; files are relative to the package."""
+"""Every command, in reading order; modules are those of `chapter10`."""
 
 
 def available(package: Path) -> list[Command]:
-    """Return the commands of the map whose file is in the folder `package`, in the order of the map."""
-    return [command for command in COMMANDS if (package / command.file).is_file()]
+    """Return the commands whose file is in the folder `package`, in the order of the table."""
+    return [
+        command for command in COMMANDS if package.joinpath(*command.module.split(".")).with_suffix(".py").is_file()
+    ]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the map and return the exit code 0, or run `jobs`; `arguments` are those of the process if None.
+    """Print the list and return 0, or run the command that is named; `arguments` are those of the process if None.
 
-    Raises `SystemExit` with code 2 for arguments that it does not know.
+    Raises `SystemExit` with code 2 for a word that is no command.
     """
     given = sys.argv[1:] if arguments is None else list(arguments)
-    if given[:1] == ["jobs"]:
-        return jobs(given[1:])
-    parser = argparse.ArgumentParser(
-        prog="chapter10", description="Print a map of what to run next; `jobs` is the command line of the job system."
-    )
-    parser.parse_args(given)
     commands = available(Path(__file__).resolve().parent)
-    width = max((len(command.line) for command in commands), default=0)
+    for known in commands:
+        if given[:1] == [known.name]:
+            module = importlib.import_module(f"chapter10.{known.module}")
+            return int(module.main(given[1:]))
+    parser = argparse.ArgumentParser(prog="chapter10", description="Print the commands, or run one of them.")
+    parser.add_argument("command", nargs="?", choices=[known.name for known in commands])
+    parser.parse_args(given)
+    width = max((len(known.name) for known in commands), default=0)
     python = ".".join(map(str, sys.version_info[:3]))
     print(f"chapter10 on Python {python}, SQLite {sqlite3.sqlite_version}. Guess first, then run:")
     print()
-    for command in commands:
-        print(f"  {command.line:<{width}}  {command.purpose}")
+    for known in commands:
+        print(f"  python -m chapter10 {known.name:<{width}}  {known.purpose}")
     print()
-    print("Run them from the folder that contains chapter10; README.md has the map of the code.")
+    print("Run them from the folder that contains chapter10; docs/map.md goes through the code.")
     return EXIT_FINE
 
 

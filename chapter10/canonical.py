@@ -21,7 +21,7 @@ the encoder starts. The encoder then need not remember where it is, so one of th
 every call: `json.dumps` with sorted keys makes an encoder for each, which costs more than encoding a
 small value. Measured beside `json.dumps(sort_keys=True)` of the same bytes and SHA-256, refusals included:
 0.6 of it for a job's arguments, 1.1 for a tool's definition, for 300 of them and for 1,000 rows, 1.2 for
-1,000 numbers (`lab.benchmark --area json`). A number takes 70 nanoseconds to write and 12 to ask its type,
+1,000 numbers (`lab.benchmarks.benchmark --area json`). A number takes 70 nanoseconds to write and 12 to ask its type,
 which is the least that a check can cost; so it is 1.3 for numbers and texts by turns, 1.4 for 100 lists of ten
 numbers, and more than 2 for 50 lists within each other, which nobody sends.
 """

@@ -28,7 +28,7 @@ Names are compared as they are: `search` and `Search` are two tools. A tool is f
 nothing else, so that a name typed as a query finds a tool only if the name is among them. Unicode forms
 are not unified: a keyword in another normal form is another keyword.
 
-What it costs (`lab.benchmark --area search`): a search in the chapter's 300 tools takes one to ten
+What it costs (`lab.benchmarks.benchmark --area search`): a search in the chapter's 300 tools takes one to ten
 microseconds for three cards, and thirteen for a hundred, of which seven are the copies that C5 asks for. Three
 common words among 100,000 tools take 0.75 of the bare operation on whole integers, since a few names decide,
 and twice as long as the same steps bare: the difference is the door and ten cards. Where only the last names
@@ -53,7 +53,7 @@ from itertools import islice
 from typing import Any, Final, Literal, NoReturn, TypeVar, cast, final
 
 from chapter10.canonical import CanonicalError, CodedError, byte_size, canonical, digest, is_unicode
-from chapter10.postings import ToolIndex
+from chapter10.companions.finding.postings import ToolIndex
 
 __all__ = [
     "BUDGET_BYTES",

@@ -42,7 +42,7 @@ from types import TracebackType
 from typing import Any, Final
 
 from chapter10.canonical import CodedError
-from chapter10.turnstile import Turnstile
+from chapter10.companions.work.turnstile import Turnstile
 
 __all__ = ["BUSY_SECONDS", "MAX_BUSY_SECONDS", "Database", "StoreError", "Transaction"]
 

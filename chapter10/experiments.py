@@ -49,15 +49,15 @@ from chapter10.catalog import (
     fixture_tools,
     search_entry,
 )
-from chapter10.command import command_line, refuse_what_does_not_combine
-from chapter10.companions.tool_list import DEFAULT_PERMISSION, ToolListError, read_tool_list, words_of
+from chapter10.companions.finding.tool_list import DEFAULT_PERMISSION, ToolListError, read_tool_list, words_of
 from chapter10.concurrency import ReadsError, bounded_reads
-from chapter10.evidence import Scene, differences, envelope, page, replace_together, say_differences
 from chapter10.jobs import JobError, JobStore
-from chapter10.lab.predict import Outcome, predict_group
-from chapter10.lab.predictions import AREAS
-from chapter10.lab.textio import EXIT_FINE, EXIT_WRONG, json_text, main_guard, print_json
-from chapter10.own_data import export_sales, remarks
+from chapter10.lab.console.textio import EXIT_FINE, EXIT_WRONG, json_text, main_guard, print_json
+from chapter10.lab.evidence.evidence import Scene, differences, envelope, page, replace_together, say_differences
+from chapter10.lab.guessing.predict import Outcome, predict_group
+from chapter10.lab.guessing.predictions import AREAS
+from chapter10.lab.reader.experiments_command import command_line, refuse_what_does_not_combine
+from chapter10.lab.reader.own_data import export_sales, remarks
 
 __all__ = [
     "CONTRACT",

@@ -52,8 +52,8 @@ was stored; read the result with `result`), `cancel` and `fail` give the state, 
 numbers writes nothing, `renew` only lengthens. A `claim` whose answer was lost waits out its lease.
 
 What it does not do: it runs nothing, it does not know who is calling, and it does not make an effect
-outside this database happen once. See `companions.worker` for a process that lives by these rules,
-`companions.outbox` for effects elsewhere, and `lab.explore` for the histories that break when a guard
+outside this database happen once. See `companions.work.worker` for a process that lives by these rules,
+`companions.effects.outbox` for effects elsewhere, and `lab.histories.explore` for the histories that break when a guard
 is taken out.
 
 Source: the chapter from "当一次调用放不下整个任务" on (claims C10-129 to C10-255, C10-288 to C10-295).

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from chapter10.experiments import SALES
 from chapter10.jobs import JobStore
-from chapter10.lab.textio import main_guard, print_json
+from chapter10.lab.console.textio import main_guard, print_json
 
 __all__ = ["main"]
 

@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from typing import Any
 from unittest import mock
 
-IDEMPOTENCY = "chapter10.companions.intent_records"
-OUTBOX = "chapter10.companions.outbox_rows"
+IDEMPOTENCY = "chapter10.companions.effects.intent_records"
+OUTBOX = "chapter10.companions.effects.outbox_rows"
 
 
 class CacheServer:

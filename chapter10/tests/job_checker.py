@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from chapter10.lab.job_checker import Contents, contents, violations
+from chapter10.lab.histories.job_checker import Contents, contents, violations
 
 __all__ = ["Contents", "contents", "violations"]

@@ -15,7 +15,7 @@ from contextlib import redirect_stderr, redirect_stdout
 from typing import NamedTuple
 from unittest import mock
 
-from chapter10.lab.textio import main_guard
+from chapter10.lab.console.textio import main_guard
 
 __all__ = ["Ended", "run_here"]
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from chapter10.companions.experiments import GROUPS
-from chapter10.evidence import Scene
 from chapter10.experiments import run_all
-from chapter10.lab.claims import Map, read_map
+from chapter10.lab.evidence.evidence import Scene
+from chapter10.lab.proof.claims import Map, read_map
+from chapter10.lab.reader.companion_experiments import GROUPS
 from chapter10.tests.syntax import parsed
 
 __all__ = ["chapter_evidence", "claim_map", "companion_run"]

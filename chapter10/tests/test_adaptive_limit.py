@@ -1,4 +1,4 @@
-"""What `companions.adaptive_limit` promises, with made-up latencies."""
+"""What `companions.retrying.adaptive_limit` promises, with made-up latencies."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import unittest
 from collections.abc import Callable
 from typing import Any
 
-from chapter10.companions.adaptive_limit import (
+from chapter10.companions.retrying.adaptive_limit import (
     DECREASE,
     JUMP,
     MAX_LIMIT,

@@ -1,4 +1,4 @@
-"""What `companions.arguments` lets in, at each limit, and how it refuses the rest."""
+"""What `companions.basics.arguments` lets in, at each limit, and how it refuses the rest."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from chapter10.companions.arguments import MAX_TIME, Arguments
+from chapter10.companions.basics.arguments import MAX_TIME, Arguments
 
 
 class Text(str):

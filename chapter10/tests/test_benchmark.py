@@ -19,12 +19,11 @@ from unittest import mock
 
 from chapter10.catalog import Catalog
 from chapter10.jobs import MIGRATIONS, JobStore
-from chapter10.lab import benchmark
-from chapter10.lab.benchmarks import contention, instrument
+from chapter10.lab.benchmarks import benchmark, contention, instrument
 from chapter10.lab.benchmarks.instrument import Comparison, Growth, Plan, Spread, Table, compare, exponent, ready
 from chapter10.lab.benchmarks.jobs_area import BareJobs, fill_history, live
 from chapter10.lab.benchmarks.search_area import BarePostings, make_tools, naive
-from chapter10.lab.job_checker import violations
+from chapter10.lab.histories.job_checker import violations
 from chapter10.tests.programs import run_here
 from chapter10.tests.support import FolderTestCase, run_python, start_python
 
@@ -41,17 +40,17 @@ class TheCommand(FolderTestCase):
         pool = cls.enterClassContext(ThreadPoolExecutor(1))
         work, out = cls.quick_folder / "work", cls.quick_folder / "figures.json"
         work.mkdir()
-        command = ["-m", "chapter10.lab.benchmark", "--quick", "--folder", str(work), "--json", str(out)]
+        command = ["-m", "chapter10.lab.benchmarks.benchmark", "--quick", "--folder", str(work), "--json", str(out)]
         cls.quick_run = pool.submit(run_python, command)
 
     def test_one_area_alone(self) -> None:
         """`--area` measures that one; a folder that is not there is a mistake in the command."""
-        child = run_python(["-m", "chapter10.lab.benchmark", "--quick", "--area", "json"])
+        child = run_python(["-m", "chapter10.lab.benchmarks.benchmark", "--quick", "--area", "json"])
         self.assertEqual(child.returncode, 0, child.stderr)
         self.assertIn("digest of a result", child.stdout)
         self.assertNotIn("six commits", child.stdout)
         for wrong in (["--area", "moon"], ["--folder", str(self.folder / "none")]):
-            self.assertEqual(run_here(["chapter10.lab.benchmark", *wrong]).code, 2)
+            self.assertEqual(run_here(["chapter10.lab.benchmarks.benchmark", *wrong]).code, 2)
 
     def test_an_interrupt_keeps_what_was_measured(self) -> None:
         """Ctrl-C in the second finding: the first one is shown and written, and the run says it is not complete."""
@@ -73,7 +72,7 @@ class TheCommand(FolderTestCase):
     @unittest.skipUnless(os.name == "posix", "signals of another kind")
     def test_a_real_interrupt_ends_it_in_order(self) -> None:
         """SIGINT to the process gives 130, and no temporary file stays."""
-        command = ["-m", "chapter10.lab.benchmark", "--area", "reads", "--folder", str(self.folder)]
+        command = ["-m", "chapter10.lab.benchmarks.benchmark", "--area", "reads", "--folder", str(self.folder)]
         child = start_python(command)
         assert child.stdin and child.stdout and child.stderr
         with child.stdin, child.stdout, child.stderr:

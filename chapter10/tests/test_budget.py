@@ -1,4 +1,4 @@
-"""What `companions.budget` promises, checked with time that jumps (and `companions.tasks` below it)."""
+"""What `interruption.budget` promises, checked with time that jumps (and `basics.tasks` below it)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ import unittest
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
-from chapter10.companions.budget import (
+from chapter10.companions.basics.tasks import Ending, abandoned, own, until
+from chapter10.companions.interruption.budget import (
     COMPENSATION_RATIO,
     GRACE_MS,
     MAX_MS,
@@ -28,7 +29,6 @@ from chapter10.companions.budget import (
     run_within,
     tool_with_budget,
 )
-from chapter10.companions.tasks import Ending, abandoned, own, until
 from chapter10.tests import faulty_resilience as faulty
 from chapter10.tests.support import ManualClock, run_python
 from chapter10.tests.virtual_time import VirtualLoop, pause, run_virtual
@@ -219,7 +219,7 @@ class TheBudget(unittest.TestCase):
     def test_a_real_process_gets_the_time_that_is_left(self) -> None:
         """A child process rebuilds the deadline on its own clock and has no more than was sent."""
         program = (
-            "import json,sys\nfrom chapter10.companions.budget import Budget\n"
+            "import json,sys\nfrom chapter10.companions.interruption.budget import Budget\n"
             "budget = Budget.from_wire(json.loads(sys.stdin.read()))\nprint(budget.remaining)"
         )
         done = run_python(["-c", program], text=json.dumps(Budget.start(60_000, clock=self.clock).to_wire()))
@@ -378,10 +378,11 @@ class TheRunner(unittest.TestCase):
             await until_done(next(iter(abandoned())))
             await asyncio.sleep(0)
 
-        with self.assertLogs("chapter10.companions.budget", "WARNING") as logs:
+        with self.assertLogs("chapter10.companions.interruption.budget", "WARNING") as logs:
             run_virtual(main)
         self.assertEqual(
-            logs.output, ["WARNING:chapter10.companions.budget:tool: an abandoned call ended as timed_out_stopped"]
+            logs.output,
+            ["WARNING:chapter10.companions.interruption.budget:tool: an abandoned call ended as timed_out_stopped"],
         )
 
     def test_a_late_value_is_late_and_known(self) -> None:
@@ -733,7 +734,7 @@ class TheRunner(unittest.TestCase):
 
 
 class OwnedTasks(unittest.TestCase):
-    """The floor below: `companions.tasks.own`."""
+    """The floor below: `companions.basics.tasks.own`."""
 
     def test_a_limit_of_nothing_is_refused(self) -> None:
         """A timer that is over before it starts would hide a cancel."""

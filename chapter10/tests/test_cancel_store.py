@@ -1,4 +1,4 @@
-"""What `companions.cancel_store` promises: cancels that reach other processes, and work that does not exist yet."""
+"""What `interruption.cancel_store` promises: cancels that reach other processes, and work that does not exist yet."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from chapter10.companions.cancel_store import (
+from chapter10.companions.interruption.cancel_store import (
     APPLICATION_ID,
     FINAL_STATES,
     MIGRATIONS,
@@ -602,8 +602,8 @@ class OtherProcesses(StoreTestCase):
         """
         program = (
             "import sys\n"
-            "from chapter10.companions.cancel_store import CancelStore\n"
-            "from chapter10.companions.cancellation import DistributedCancelToken\n"
+            "from chapter10.companions.interruption.cancel_store import CancelStore\n"
+            "from chapter10.companions.interruption.cancellation import DistributedCancelToken\n"
             "with CancelStore.open(sys.argv[1]) as store:\n"
             "    store.register('trace-1', 'child', tool='export', parent_span_id='a')\n"
             "    fence = store.claim('trace-1', 'child')\n"
@@ -630,7 +630,7 @@ class OtherProcesses(StoreTestCase):
         self.store.cancel(T, "a")
         program = (
             "import sys\n"
-            "from chapter10.companions.cancel_store import CancelStore\n"
+            "from chapter10.companions.interruption.cancel_store import CancelStore\n"
             "with CancelStore.open(sys.argv[1]) as store:\n"
             "    print(store.register('trace-1', 'late', tool='export', parent_span_id='a').state)\n"
             "    print(store.claim('trace-1', 'late'))\n"
@@ -642,7 +642,7 @@ class OtherProcesses(StoreTestCase):
         """Each of 40 spans has one owner or none, and none that is cancelled has a result."""
         program = (
             "import sys\n"
-            "from chapter10.companions.cancel_store import CancelStore\n"
+            "from chapter10.companions.interruption.cancel_store import CancelStore\n"
             "who = sys.argv[2]\n"
             "with CancelStore.open(sys.argv[1]) as store:\n"
             "    for number in range(40):\n"

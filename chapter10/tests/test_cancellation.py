@@ -1,4 +1,4 @@
-"""What `companions.cancellation` promises within a process, and its token for a trace."""
+"""What `companions.interruption.cancellation` promises within a process, and its token for a trace."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ import unittest
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from chapter10.companions.budget import Budget
-from chapter10.companions.cancel_store import CancelStore
-from chapter10.companions.cancellation import (
+from chapter10.companions.basics.tasks import abandoned
+from chapter10.companions.interruption.budget import Budget
+from chapter10.companions.interruption.cancel_store import CancelStore
+from chapter10.companions.interruption.cancellation import (
     CHECK_EVERY,
     CHECK_RANGE,
     CHUNK_BYTES,
@@ -34,7 +35,6 @@ from chapter10.companions.cancellation import (
     fetch_large_blob,
     in_thread,
 )
-from chapter10.companions.tasks import abandoned
 from chapter10.database import StoreError
 from chapter10.tests import faulty_resilience as faulty
 from chapter10.tests.support import FolderTestCase, ManualClock, defaults

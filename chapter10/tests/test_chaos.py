@@ -15,12 +15,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from unittest import mock
 
-from chapter10.companions.worker_log import WorkerLog, log_path
+from chapter10.companions.operating.jobs_command import main as jobs
+from chapter10.companions.work.worker_log import WorkerLog, log_path
 from chapter10.jobs import JobError, JobStore
-from chapter10.jobs_command import main as jobs
-from chapter10.lab import chaos, two_terminals
-from chapter10.lab.chaos_worker import CHAOS_WORK, KINDS
-from chapter10.lab.job_checker import violations
+from chapter10.lab.histories.job_checker import violations
+from chapter10.lab.processes import chaos, two_terminals
+from chapter10.lab.processes.chaos_worker import CHAOS_WORK, KINDS
 from chapter10.tests.support import FolderTestCase, run_python
 
 POSIX = hasattr(signal, "SIGSTOP")
@@ -50,7 +50,7 @@ def setUpModule() -> None:
     Meanwhile.chaos = pool.submit(
         chaos.run_chaos, Meanwhile.chaos_folder, seconds=0, workers=3, seed=1, steps=30, lease=0.25
     )
-    command = ["-m", "chapter10.lab.chaos", "--seconds", "0.1", "--workers", "1", "--json"]
+    command = ["-m", "chapter10.lab.processes.chaos", "--seconds", "0.1", "--workers", "1", "--json"]
     Meanwhile.program = pool.submit(run_python, command)
 
 

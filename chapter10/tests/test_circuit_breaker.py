@@ -1,4 +1,4 @@
-"""What `companions.circuit_breaker` promises, on a clock moved by hand."""
+"""What `companions.retrying.circuit_breaker` promises, on a clock moved by hand."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from chapter10.companions.circuit_breaker import (
+from chapter10.companions.retrying.circuit_breaker import (
     BUCKETS,
     FAILURE_RATE,
     MIN_CALLS,

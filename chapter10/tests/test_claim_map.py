@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from chapter10.lab import claim_map
-from chapter10.lab.claim_map import PAGE, main, page, problems
-from chapter10.lab.claims import (
+from chapter10.lab.console.textio import main_guard
+from chapter10.lab.histories.guards import GUARDS, line_of
+from chapter10.lab.proof import claim_map
+from chapter10.lab.proof.claim_map import PAGE, main, page, problems
+from chapter10.lab.proof.claims import (
     KINDS,
     Claim,
     Map,
@@ -24,8 +26,6 @@ from chapter10.lab.claims import (
     read_claims,
     read_map,
 )
-from chapter10.lab.guards import GUARDS, line_of
-from chapter10.lab.textio import main_guard
 from chapter10.tests.published import PUBLISHED
 from chapter10.tests.shared import chapter_evidence
 from chapter10.tests.shared import claim_map as whole
@@ -165,7 +165,7 @@ class TheCommand(unittest.TestCase):
         self.assertEqual(line.strip(), found.group(2))
         self.assertIn("finish", found.group(3))
         self.assertIn('failures.stale_worker = "stale_attempt"', out)
-        self.assertIn("python -m chapter10.lab.explore --without stale_attempt.finish", out)
+        self.assertIn("python -m chapter10 explore --without stale_attempt.finish", out)
         tests = re.findall(r"python -m unittest (chapter10\.tests\.\S+)", out)
         self.assertGreaterEqual(len(tests), 2)
         loaded = unittest.defaultTestLoader.loadTestsFromNames(tests)
@@ -230,7 +230,7 @@ class ThePage(unittest.TestCase):
     """`reports/claim-map.md`."""
 
     def test_it_is_fresh(self) -> None:
-        """After a change of docstrings: `python -m chapter10.lab.claim_map --write`."""
+        """After a change of docstrings: `python -m chapter10 claims --write`."""
         code, out, _ = call("--check")
         self.assertEqual((code, out), (0, f"[OK] {PAGE}: as a new run gives it\n"))
 

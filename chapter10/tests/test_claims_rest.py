@@ -18,11 +18,11 @@ from dataclasses import replace
 from typing import Any
 
 from chapter10.catalog import FIXTURE_GRANTS, Catalog, fixture_tools
-from chapter10.companions.executor import StreamingToolExecutor
-from chapter10.companions.registry import Status, ToolRegistry, ToolSpec, invoke_tool
-from chapter10.companions.result_store import BudgetError, ResultStore
-from chapter10.companions.retry import backoff_ms
-from chapter10.companions.tool_calls import ProgressSink, ToolCall
+from chapter10.companions.retrying.retry import backoff_ms
+from chapter10.companions.tools.executor import StreamingToolExecutor
+from chapter10.companions.tools.registry import Status, ToolRegistry, ToolSpec, invoke_tool
+from chapter10.companions.tools.result_store import BudgetError, ResultStore
+from chapter10.companions.tools.tool_calls import ProgressSink, ToolCall
 from chapter10.concurrency import bounded_reads
 from chapter10.experiments import QUERY, boundaries_experiment, catalog_experiment, lifecycle_experiment, run_all
 from chapter10.jobs import STATES, JobError, JobStore

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from chapter10.canonical import canonical
-from chapter10.companions.scenes.clocks import ATTEMPT_SECONDS, DEADLINE_SECONDS, GROUP, WAIT_SECONDS, clocks_experiment
-from chapter10.evidence import Scene
 from chapter10.jobs import JobStore
+from chapter10.lab.effect_scenes.clocks import ATTEMPT_SECONDS, DEADLINE_SECONDS, GROUP, WAIT_SECONDS, clocks_experiment
+from chapter10.lab.evidence.evidence import Scene
 from chapter10.tests.support import FolderTestCase, ManualClock
 
 

@@ -14,17 +14,17 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from chapter10.companions import experiments
-from chapter10.companions.experiments import (
+from chapter10.experiments import GROUPS as CHAPTER_GROUPS
+from chapter10.experiments import reports_folder, run_all
+from chapter10.lab.evidence.evidence import Scene
+from chapter10.lab.reader import companion_experiments as experiments
+from chapter10.lab.reader.companion_experiments import (
     GROUPS,
     REPORTS,
     check_reports,
     main,
     write_reports,
 )
-from chapter10.evidence import Scene
-from chapter10.experiments import GROUPS as CHAPTER_GROUPS
-from chapter10.experiments import reports_folder, run_all
 from chapter10.tests.support import FolderTestCase, run_python
 
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -108,7 +108,7 @@ class TheCommand(unittest.TestCase):
     @classmethod
     def setUpClass(cls) -> None:
         pool = cls.enterClassContext(ThreadPoolExecutor(1))
-        cls.program = pool.submit(run_python, ["-m", "chapter10.companions.experiments"])
+        cls.program = pool.submit(run_python, ["-m", "chapter10.lab.reader.companion_experiments"])
 
     def test_a_group_prints_its_figures_as_json(self) -> None:
         """Standard output is exactly the JSON of that group, for each group."""

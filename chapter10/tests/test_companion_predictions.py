@@ -18,22 +18,22 @@ from types import ModuleType
 from typing import Any
 from unittest import mock
 
-from chapter10.companions import intents
-from chapter10.companions import retry as retry_module
-from chapter10.companions.budget import Budget
-from chapter10.companions.circuit_breaker import CircuitBreaker
-from chapter10.companions.experiments import AREAS, GROUPS
-from chapter10.companions.inbox import Consumer
-from chapter10.companions.registry import ToolRegistry
-from chapter10.companions.result_budget import BudgetReport, Message, ResultBudget
-from chapter10.companions.scenes.mail import _PLANS
-from chapter10.companions.schema import Violation, compile_schema
-from chapter10.evidence import Scene
+from chapter10.companions.effects import intents
+from chapter10.companions.effects.inbox import Consumer
+from chapter10.companions.interruption.budget import Budget
+from chapter10.companions.retrying import retry as retry_module
+from chapter10.companions.retrying.circuit_breaker import CircuitBreaker
+from chapter10.companions.schemas.schema import Violation, compile_schema
+from chapter10.companions.tools.registry import ToolRegistry
+from chapter10.companions.tools.result_budget import BudgetReport, Message, ResultBudget
 from chapter10.jobs import JobStore
-from chapter10.lab import areas
-from chapter10.lab.claims import ids_in, read_claims
-from chapter10.lab.predict import Area, Question, predict
-from chapter10.lab.textio import text_lanes
+from chapter10.lab.console.textio import text_lanes
+from chapter10.lab.effect_scenes.mail import _PLANS
+from chapter10.lab.evidence.evidence import Scene
+from chapter10.lab.guessing import areas
+from chapter10.lab.guessing.predict import Area, Question, predict
+from chapter10.lab.proof.claims import ids_in, read_claims
+from chapter10.lab.reader.companion_experiments import AREAS, GROUPS
 from chapter10.tests.shared import companion_run as run
 from chapter10.tests.support import TOP, FolderTestCase, run_python
 
@@ -111,7 +111,8 @@ def _without_a_fingerprint(*arguments: Any, **options: Any) -> intents.Intent:
 
 def scene_of(group: str) -> ModuleType:
     """The module of a group."""
-    return importlib.import_module(f"chapter10.companions.scenes.{group}")
+    room = "tool_scenes" if group in {"schema", "registry", "orchestration", "results", "turn"} else "effect_scenes"
+    return importlib.import_module(f"chapter10.lab.{room}.{group}")
 
 
 def without_a_rule(group: str) -> AbstractContextManager[Any]:
@@ -132,9 +133,11 @@ def without_a_rule(group: str) -> AbstractContextManager[Any]:
     if group in in_scene:
         return mock.patch.object(scene_of(group), *in_scene[group])
     elsewhere: dict[str, Callable[[], AbstractContextManager[Any]]] = {
-        "orchestration": lambda: mock.patch("chapter10.companions.executor.can_execute", lambda *_: True),
+        "orchestration": lambda: mock.patch("chapter10.companions.tools.executor.can_execute", lambda *_: True),
         "budget": lambda: mock.patch.object(Budget, "compensation", lambda budget: budget),
-        "idempotency": lambda: mock.patch("chapter10.companions.idempotency.make_intent", _without_a_fingerprint),
+        "idempotency": lambda: mock.patch(
+            "chapter10.companions.effects.idempotency.make_intent", _without_a_fingerprint
+        ),
         "mail": lambda: mock.patch.dict(_PLANS, outbox_and_dedupe=(work, afterwards, False)),
     }
     return elsewhere[group]()
@@ -273,7 +276,7 @@ class WhatIsSaid(unittest.TestCase):
         for group, area in AREAS.items():
             with self.subTest(group=group):
                 command, why = area.change
-                self.assertEqual(command, f"python -m chapter10.companions.experiments --group {group} --predict")
+                self.assertEqual(command, f"python -m chapter10 companions --group {group} --predict")
                 self.assertNotEqual(as_a_reader_edits(why.in_language("en")), run(group)[0])
                 self.assertEqual(told(why.in_language("en")), told(why.in_language("zh")))
 
@@ -336,7 +339,7 @@ class ThePage(FolderTestCase):
     def test_a_program_without_a_terminal_ends_with_0(self) -> None:
         """Nothing is asked, nothing is kept, and any console can show it."""
         child = run_python(
-            ["-m", "chapter10.companions.experiments", "--group", "schema", "--predict"],
+            ["-m", "chapter10.lab.reader.companion_experiments", "--group", "schema", "--predict"],
             environment={"PYTHONIOENCODING": "ascii", "CHAPTER10_WORK": str(self.folder), "CHAPTER10_LANG": "zh"},
         )
         self.assertEqual((child.returncode, child.stderr), (0, ""))

@@ -14,9 +14,9 @@ from typing import Any
 from unittest import mock
 
 from chapter10 import database as module
+from chapter10.companions.work.turnstile import Turnstile
 from chapter10.database import BUSY_SECONDS, MAX_BUSY_SECONDS, Database, StoreError, Transaction
 from chapter10.tests.support import FolderTestCase, ManualClock, start_python
-from chapter10.turnstile import Turnstile
 
 OURS = 0x7E57
 FIRST = "CREATE TABLE things (name TEXT PRIMARY KEY, CONSTRAINT not_empty CHECK (name <> ''));"

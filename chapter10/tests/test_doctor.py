@@ -10,8 +10,8 @@ from pathlib import Path
 from unittest import mock
 
 from chapter10.database import StoreError
-from chapter10.lab import doctor
-from chapter10.lab.doctor import (
+from chapter10.lab.reader import doctor
+from chapter10.lab.reader.doctor import (
     database_finding,
     encoding_finding,
     folder_finding,
@@ -96,14 +96,14 @@ class Findings(FolderTestCase):
 
 
 class Command(FolderTestCase):
-    """`python -m chapter10.lab.doctor`."""
+    """`python -m chapter10 doctor`."""
 
     def test_this_machine_is_fit(self) -> None:
         """Exit code 0, six conditions, in both languages."""
         for language, words in (("zh", "这台机器什么都不缺"), ("en", "lacks nothing")):
             work = {"CHAPTER10_WORK": str(self.folder / "my_work")}
             with contextlib.chdir(TOP), mock.patch.dict(os.environ, work):
-                ended = run_here(["chapter10.lab.doctor", "--lang", language])
+                ended = run_here(["chapter10.lab.reader.doctor", "--lang", language])
             self.assertEqual((ended.code, ended.errors), (0, ""))
             self.assertIn(words, ended.out)
             self.assertEqual(sum(line.startswith("[") for line in ended.out.splitlines()), 7)

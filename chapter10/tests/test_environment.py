@@ -35,7 +35,7 @@ PROGRAMS: Final[tuple[tuple[tuple[str, ...], int], ...]] = (
     (("chapter10.experiments", "--group", "catalog", "--query", "报表 导出"), 0),
     (("chapter10.experiments", "--group", "火星"), 2),
     (("chapter10.experiments", "--check"), 0),
-    (("chapter10.lab.explore", "--guards"), 0),
+    (("chapter10.lab.histories.explore", "--guards"), 0),
 )
 """What a reader types after `python -m`, and the exit code: 0 fine, 1 wrong, 2 usage, 3 the machine."""
 

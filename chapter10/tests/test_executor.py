@@ -14,8 +14,8 @@ from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from typing import Any
 
-from chapter10.companions import executor as executor_module
-from chapter10.companions.executor import (
+from chapter10.companions.tools import executor as executor_module
+from chapter10.companions.tools.executor import (
     GRACE_SECONDS,
     KEEP_PROGRESS,
     MAX_CALLS,
@@ -27,7 +27,7 @@ from chapter10.companions.executor import (
     Update,
     can_execute,
 )
-from chapter10.companions.tool_calls import (
+from chapter10.companions.tools.tool_calls import (
     CALL_CANCELLED,
     CAUSE_TEXTS,
     MAX_TEXT,
@@ -244,7 +244,7 @@ class Parts(unittest.TestCase):
         """
         tree = ast.parse(inspect.getsource(executor_module))
         imported = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
-        self.assertNotIn("chapter10.companions.result_budget", imported)
+        self.assertNotIn("chapter10.companions.tools.result_budget", imported)
         self.assertIn("shape_result", inspect.signature(StreamingToolExecutor).parameters)
 
     def test_what_is_left_out_of_a_record_is_the_careful_choice(self) -> None:

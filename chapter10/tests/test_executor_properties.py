@@ -14,8 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from chapter10.companions.executor import NEXT_STATE, StreamingToolExecutor, ToolState
-from chapter10.companions.tool_calls import (
+from chapter10.companions.tools.executor import NEXT_STATE, StreamingToolExecutor, ToolState
+from chapter10.companions.tools.tool_calls import (
     CAUSE_TEXTS,
     SIBLING_ERROR,
     STREAMING_FALLBACK,

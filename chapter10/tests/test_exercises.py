@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from chapter10.command import command_line
-from chapter10.companions.experiments import AREAS as COMPANION_AREAS
 from chapter10.experiments import GROUPS
+from chapter10.lab.console.strings import Text
+from chapter10.lab.console.workplace import read_text
 from chapter10.lab.exercises.__main__ import headings_of, main
 from chapter10.lab.exercises.book import CODE, CONCEPT, DESIGN, EXERCISES, STEPS, Exercise
 from chapter10.lab.exercises.checking import (
@@ -41,9 +41,9 @@ from chapter10.lab.exercises.checking import (
 from chapter10.lab.exercises.judge import CHECKS, MAX_PRINTED, judge
 from chapter10.lab.exercises.judge import main as judge_main
 from chapter10.lab.exercises.schedules import MAX_STATEMENTS, Connection, Order, OrdersError, every_order
-from chapter10.lab.guards import GUARDS
-from chapter10.lab.strings import Text
-from chapter10.lab.workplace import read_text
+from chapter10.lab.histories.guards import GUARDS
+from chapter10.lab.reader.companion_experiments import AREAS as COMPANION_AREAS
+from chapter10.lab.reader.experiments_command import command_line
 from chapter10.tests.support import TOP, FolderTestCase, at_once, run_python
 from chapter10.tests.test_predict import names_a_test
 
@@ -173,9 +173,9 @@ def is_known(command: str) -> bool:
     module, arguments = words[2], words[3:]
     if module == "unittest":
         return all(names_a_test(name.removeprefix("chapter10.tests.")) for name in arguments)
-    if module == "chapter10.lab.explore":
+    if module == "chapter10.lab.histories.explore":
         return arguments[0] == "--without" and arguments[1] in {guard.name for guard in GUARDS}
-    if module == "chapter10.companions.experiments":
+    if module == "chapter10.lab.reader.companion_experiments":
         return arguments[0] == "--group" and arguments[1] in COMPANION_AREAS
     if module == "chapter10.experiments":
         cleaned = re.sub(r'"[^"]*"', "x", command).split()[3:]
@@ -685,7 +685,7 @@ class Desk(FolderTestCase):
         with mock.patch("subprocess.run", side_effect=OSError("no more processes")):
             text = self.say("check", "9", code=3)
         self.assertIn("no more processes", text)
-        self.assertIn("lab.doctor", text)
+        self.assertIn("lab.reader.doctor", text)
 
     def test_a_child_that_lacks_something_is_exit_code_3(self) -> None:
         """What it said on standard error is the reason."""

@@ -17,7 +17,6 @@ from unittest import mock
 
 from chapter10 import experiments
 from chapter10.catalog import FIXTURE_GRANTS, Catalog, CatalogError, byte_size, fixture_tools
-from chapter10.evidence import Scene
 from chapter10.experiments import (
     GROUPS,
     MAX_SALES,
@@ -30,7 +29,8 @@ from chapter10.experiments import (
     run_all,
 )
 from chapter10.jobs import JobError, JobStore, LostLease
-from chapter10.own_data import MAX_NAMED
+from chapter10.lab.evidence.evidence import Scene
+from chapter10.lab.reader.own_data import MAX_NAMED
 from chapter10.tests.programs import run_here
 from chapter10.tests.published import PUBLISHED
 from chapter10.tests.support import FolderTestCase, ManualClock, run_python

@@ -14,11 +14,11 @@ from types import ModuleType
 
 from chapter10 import jobs
 from chapter10.experiments import reports_folder
-from chapter10.lab import explore
-from chapter10.lab.explorer import Answers, Exploration, Explorer, counterexample
-from chapter10.lab.guards import GUARDS, Guard, jobs_without
-from chapter10.lab.invariants import INVARIANTS, Seen, first_broken
-from chapter10.lab.world import EMPTY, Action, Bench, Content, Row, Step, World
+from chapter10.lab.histories import explore
+from chapter10.lab.histories.explorer import Answers, Exploration, Explorer, counterexample
+from chapter10.lab.histories.guards import GUARDS, Guard, jobs_without
+from chapter10.lab.histories.invariants import INVARIANTS, Seen, first_broken
+from chapter10.lab.histories.world import EMPTY, Action, Bench, Content, Row, Step, World
 
 SMALL = World(until=3, deadline=3)
 QUEUED = Row(1, "alice", "report", "{}", "queued", 0, 2, 4, 0, None, 0, 0, None, None)
@@ -250,7 +250,7 @@ class TheInvariantsBite(unittest.TestCase):
 
 
 class TheCommand(unittest.TestCase):
-    """`python -m chapter10.lab.explore`, in this process."""
+    """`python -m chapter10 explore`, in this process."""
 
     def test_it_lists_the_guards_by_name(self) -> None:
         """One line for each guard."""

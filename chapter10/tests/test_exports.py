@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from chapter10.companions import exports
-from chapter10.companions.exports import (
+from chapter10.companions.operating import exports
+from chapter10.companions.operating.exports import (
     SALES_EXPORT,
     Exporter,
     ExportError,
@@ -24,9 +24,9 @@ from chapter10.companions.exports import (
     remove_leftovers,
     take_snapshot,
 )
-from chapter10.companions.heartbeat import AttemptOver
-from chapter10.companions.sales import SalesError
-from chapter10.companions.worker import Handler, Outcome, Worker
+from chapter10.companions.operating.sales import SalesError
+from chapter10.companions.work.heartbeat import AttemptOver
+from chapter10.companions.work.worker import Handler, Outcome, Worker
 from chapter10.jobs import JobError, JobStore
 from chapter10.tests.job_support import JobTestCase
 from chapter10.tests.support import ManualClock, defaults

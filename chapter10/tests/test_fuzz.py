@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from chapter10.canonical import CodedError
-from chapter10.lab import fuzz as command
-from chapter10.lab.fuzz import TRAPS, CallableTrap, fuzz
-from chapter10.lab.fuzz_subjects import FUZZED, NOT_FUZZED, NOT_FUZZED_MODULES, SUBJECTS, Bench, Verb
+from chapter10.lab.proof import fuzz as command
+from chapter10.lab.proof.fuzz import TRAPS, CallableTrap, fuzz
+from chapter10.lab.proof.fuzz_subjects import FUZZED, NOT_FUZZED, NOT_FUZZED_MODULES, SUBJECTS, Bench, Verb
 from chapter10.tests.support import FolderTestCase
 from chapter10.tests.syntax import all_of, modules
 
@@ -216,7 +216,7 @@ class TheTraps(unittest.TestCase):
 
 
 class TheCommand(unittest.TestCase):
-    """`python -m chapter10.lab.fuzz`, in this process."""
+    """`python -m chapter10 fuzz`, in this process."""
 
     def run_command(self, *arguments: str) -> tuple[int, str]:
         out = io.StringIO()

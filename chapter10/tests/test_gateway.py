@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import Any, ClassVar
 from unittest import mock
 
-from chapter10.companions.executor import KEEP_PROGRESS
-from chapter10.companions.gateway import (
+from chapter10.companions.tools.executor import KEEP_PROGRESS
+from chapter10.companions.tools.gateway import (
     MAX_MESSAGES,
     READ_TOOL,
     SEARCH_TOOL,
@@ -22,11 +22,11 @@ from chapter10.companions.gateway import (
     ThreadProgress,
     answer_of,
 )
-from chapter10.companions.registry import ApprovalRequest, CallContext, ToolRegistry, ToolSpec
-from chapter10.companions.result_budget import ResultBudget, merge_messages
-from chapter10.companions.result_store import ResultStore
-from chapter10.companions.tool_calls import CallFailure, ExecutorError, Progress, ToolResult
-from chapter10.companions.transcript import MAX_PROBLEMS, prefix_digests, problems_of
+from chapter10.companions.tools.registry import ApprovalRequest, CallContext, ToolRegistry, ToolSpec
+from chapter10.companions.tools.result_budget import ResultBudget, merge_messages
+from chapter10.companions.tools.result_store import ResultStore
+from chapter10.companions.tools.tool_calls import CallFailure, ExecutorError, Progress, ToolResult
+from chapter10.companions.tools.transcript import MAX_PROBLEMS, prefix_digests, problems_of
 from chapter10.tests.support import FolderTestCase
 
 Block = dict[str, Any]
@@ -307,7 +307,7 @@ class WhatTheModelReads(GatewayTestCase):
 
         self.tool("orders.get", broken)
         gateway = await self.ready("orders")
-        with self.assertLogs("chapter10.companions.registry"):
+        with self.assertLogs("chapter10.companions.tools.registry"):
             failed, wrong = await self.play(
                 gateway, call("c1"), call("c2", arguments={"order_id": "A", "colour": "red wine"})
             )
@@ -420,7 +420,7 @@ class WhatTheModelReads(GatewayTestCase):
         self.assertEqual(
             [gateway._search_spec().concurrency_safe, gateway._read_spec().concurrency_safe], [False, True]
         )
-        with self.assertLogs("chapter10.companions.registry"):
+        with self.assertLogs("chapter10.companions.tools.registry"):
             results = await self.play(
                 gateway,
                 call("a", SEARCH_TOOL, {"query": "x", "colour": "red"}),
@@ -433,7 +433,7 @@ class WhatTheModelReads(GatewayTestCase):
         """The model names paths; only those of the store mean something."""
         gateway = self.gateway()
         gateway.ask("?")
-        with self.assertLogs("chapter10.companions.registry"):
+        with self.assertLogs("chapter10.companions.tools.registry"):
             (result,) = await self.play(gateway, call("c1", READ_TOOL, {"path": "../secret.txt"}))
         self.assertEqual(result.code, "tool_failure")
 
@@ -601,7 +601,7 @@ class HowATurnEnds(GatewayTestCase):
             yield text("And then")
             yield call("b")
 
-        with mock.patch("chapter10.companions.gateway._STREAM_GRACE_SECONDS", 0.001):
+        with mock.patch("chapter10.companions.tools.gateway._STREAM_GRACE_SECONDS", 0.001):
             async with gateway.turn(stubborn()):
                 await settle()
                 gateway.interrupt()

@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from chapter10.companions import idempotency, intent_records
-from chapter10.companions.idempotency import (
+from chapter10.companions.effects import idempotency, intent_records
+from chapter10.companions.effects.idempotency import (
     APPLICATION_ID,
     DEFAULT_TTL_S,
     MAX_RESULT_BYTES,

@@ -17,12 +17,12 @@ from typing import Any
 from unittest import mock
 
 from chapter10 import __main__ as program
-from chapter10.companions.worker_log import WorkerLog, log_path
+from chapter10.companions.operating.jobs_command import default_database, main
+from chapter10.companions.operating.jobs_watch import Bar, bar_text, event_line, watch
+from chapter10.companions.work.worker_log import WorkerLog, log_path
 from chapter10.database import StoreError
 from chapter10.jobs import JobStore
-from chapter10.jobs_command import default_database, main
-from chapter10.jobs_watch import Bar, bar_text, event_line, watch
-from chapter10.lab.job_checker import contents
+from chapter10.lab.histories.job_checker import contents
 from chapter10.tests.job_support import AUGUST, REPORT, JobTestCase
 from chapter10.tests.support import TOP, ManualClock, run_python, start_python
 
@@ -556,7 +556,7 @@ class Working(CommandTestCase):
     def test_an_error_without_a_code_is_told_with_its_trace(self) -> None:
         """The store gets `handler_failed`, the operator the rest."""
         self.submit_export()
-        with mock.patch("chapter10.companions.exports._replace", side_effect=ZeroDivisionError("a bug")):
+        with mock.patch("chapter10.companions.operating.exports._replace", side_effect=ZeroDivisionError("a bug")):
             self.assertEqual(self.work(), 0)
         self.assertIn("ZeroDivisionError: a bug", self.errors)
         self.assertEqual(self.json("status", 1)["error"], "handler_failed")
@@ -565,7 +565,7 @@ class Working(CommandTestCase):
         """Standard error is closed as well."""
         self.submit_export("--max-attempts", 1)
         with (
-            mock.patch("chapter10.companions.exports._replace", side_effect=OSError("no space")),
+            mock.patch("chapter10.companions.operating.exports._replace", side_effect=OSError("no space")),
             mock.patch("traceback.print_exception", side_effect=BrokenPipeError),
         ):
             self.assertEqual(self.work(), 0)

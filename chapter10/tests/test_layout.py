@@ -13,6 +13,7 @@ import re
 import sys
 import tomllib
 import unittest
+from collections import Counter
 from typing import Final
 
 from chapter10.tests.support import TOP
@@ -38,155 +39,43 @@ from chapter10.tests.syntax import (
     words_of,
 )
 
-FLOORS: Final[dict[int, tuple[str, ...]]] = {
-    0: ("canonical", "turnstile"),
-    1: (
-        "database",
-        "postings",
-        "companions.arguments",
-        "companions.attempt",
-        "companions.pattern",
-        "companions.result_text",
-        "companions.scenes.stage",
-        "companions.schema_rules",
-        "companions.status",
-        "companions.strict_json",
-        "companions.tasks",
-        "companions.transcript",
-        "lab.mutations",
-        "lab.strings",
-        "lab.virtual_time",
-    ),
-    2: (
-        "catalog",
-        "concurrency",
-        "jobs",
-        "companions.adaptive_limit",
-        "companions.budget",
-        "companions.cancel_store",
-        "companions.cancellation",
-        "companions.circuit_breaker",
-        "companions.heartbeat",
-        "companions.intents",
-        "companions.messages",
-        "companions.process_stop",
-        "companions.result_store",
-        "companions.retry",
-        "companions.sales",
-        "companions.schema",
-        "companions.tool_calls",
-        "companions.tool_spec",
-        "companions.worker_log",
-        "lab.job_checker",
-        "lab.textio",
-        "lab.workplace",
-    ),
-    3: (
-        "jobs_watch",
-        "companions.adaptive_caller",
-        "companions.child_process",
-        "companions.executor",
-        "companions.exports",
-        "companions.inbox",
-        "companions.intent_records",
-        "companions.outbox_rows",
-        "companions.registry",
-        "companions.result_budget",
-        "companions.relay",
-        "companions.tool_list",
-        "companions.worker",
-        "lab.benchmarks.instrument",
-        "lab.model",
-        "lab.predict",
-        "lab.world",
-    ),
-    4: (
-        "command",
-        "evidence",
-        "own_data",
-        "companions.gateway",
-        "companions.idempotency",
-        "companions.outbox",
-        "lab.areas",
-        "lab.chaos_worker",
-        "lab.exercises.book",
-        "lab.exercises.checking",
-        "lab.exercises.schedules",
-        "lab.guards",
-        "lab.invariants",
-        "lab.predictions",
-        "lab.stops",
-    ),
-    5: (
-        "experiments",
-        "jobs_command",
-        "companions.scenes.breaker",
-        "companions.scenes.budget",
-        "companions.scenes.clocks",
-        "companions.scenes.idempotency",
-        "companions.scenes.interruption",
-        "companions.scenes.mail",
-        "companions.scenes.orchestration",
-        "companions.scenes.outbox",
-        "companions.scenes.registry",
-        "companions.scenes.results",
-        "companions.scenes.retry",
-        "companions.scenes.schema",
-        "companions.scenes.turn",
-        "lab.claims",
-        "lab.benchmarks.contention",
-        "lab.benchmarks.json_form",
-        "lab.benchmarks.outbox_area",
-        "lab.benchmarks.reads_area",
-        "lab.benchmarks.search_area",
-        "lab.benchmarks.tools_area",
-        "lab.predictions_effects",
-        "lab.predictions_resilience",
-        "lab.predictions_tools",
-        "lab.exercises.checks.ex06",
-        "lab.exercises.checks.ex07",
-        "lab.exercises.checks.ex08",
-        "lab.exercises.checks.ex10",
-        "lab.exercises.checks.ex11",
-        "lab.explorer",
-        "lab.fuzz_subjects",
-    ),
-    6: (
-        "quickstart",
-        "companions.experiments",
-        "lab.benchmarks.jobs_area",
-        "lab.chaos",
-        "lab.claim_map",
-        "lab.doctor",
-        "lab.exercises.__main__",
-        "lab.exercises.checks.ex09",
-        "lab.explore",
-        "lab.questions",
-        "lab.simulate",
-        "lab.site",
-        "lab.two_terminals",
-        "__main__",
-        "lab.fuzz",
-        "lab.mutants",
-    ),
-    7: ("lab.benchmark", "lab.exercises.judge", "lab.proofs"),
-}
-"""A module imports only from a strictly lower floor; siblings on one floor meet through a parameter."""
+FLOOR: Final = ("limits", "canonical", "database", "catalog", "concurrency", "jobs", "experiments", "quickstart")
+"""The chapter's floor, in reading order: these import only each other and the standard library."""
 
-MARKERS: Final = (
-    "",
-    "companions",
-    "companions.scenes",
-    "lab",
-    "lab.benchmarks",
+HOUSE: Final = (
+    "companions.basics",
+    "companions.schemas",
+    "companions.finding",
+    "companions.tools",
+    "companions.interruption",
+    "companions.retrying",
+    "companions.effects",
+    "companions.work",
+    "companions.operating",
+    "lab.console",
+    "lab.evidence",
+    "lab.tool_scenes",
+    "lab.effect_scenes",
+    "lab.guessing",
+    "lab.histories",
+    "lab.processes",
+    "lab.reader",
     "lab.exercises",
     "lab.exercises.checks",
+    "lab.benchmarks",
+    "lab.proof",
 )
+"""The rooms above it, from below; a room imports only the floor and rooms beneath it."""
+
+MOST_FILES: Final = 12
+"""The most files of a room."""
+
+MARKERS: Final = ("", "companions", "lab", *HOUSE)
 """Packages whose `__init__` is a docstring (the root adds the version guard): nothing is re-exported."""
 
 REEXPORTS: Final[dict[str, frozenset[str]]] = {
     # the document's store is one page: intents, records and whole calls are imported from one place
-    "companions.idempotency": frozenset(
+    "companions.effects.idempotency": frozenset(
         {
             "APPLICATION_ID",
             "Claim",
@@ -217,7 +106,7 @@ REEXPORTS: Final[dict[str, frozenset[str]]] = {
     ),
     "catalog": frozenset({"byte_size"}),  # the chapter measures definitions with it, beside the catalog
     # so is the outbox: rows, relay and receiver
-    "companions.outbox": frozenset(
+    "companions.effects.outbox": frozenset(
         {
             "AGEING_S",
             "APPLICATION_ID",
@@ -254,9 +143,9 @@ REEXPORTS: Final[dict[str, frozenset[str]]] = {
         }
     ),
     # the document's registry is one page: spec, registry and call are imported from one place
-    "companions.registry": frozenset({"ApprovalRequest", "CallContext", "RegistryError", "Status", "ToolSpec"}),
+    "companions.tools.registry": frozenset({"ApprovalRequest", "CallContext", "RegistryError", "Status", "ToolSpec"}),
     # whoever checks arguments reads them first
-    "companions.schema": frozenset({"MAX_STEPS", "MAX_VIOLATIONS", "JsonError", "copy_json", "strict_json"}),
+    "companions.schemas.schema": frozenset({"MAX_STEPS", "MAX_VIOLATIONS", "JsonError", "copy_json", "strict_json"}),
 }
 """Names that a module offers though another one owns them."""
 
@@ -265,25 +154,25 @@ COMPILES_A_READERS_FILE: Final[dict[str, str]] = {
 }
 """Lab modules that compile the file which a reader wrote, each with the reason."""
 
-PLATFORM_IMPORTS: Final = frozenset({("turnstile", "fcntl")})
+PLATFORM_IMPORTS: Final = frozenset({("companions.work.turnstile", "fcntl")})
 """Modules of one system only, each behind a `try`: (module, what it imports)."""
 
 READS_A_CLOCK: Final[dict[str, str]] = {
-    "lab.explore": "it tells a person how many seconds an exploration took; nothing is decided by it",
+    "lab.histories.explore": "it tells a person how many seconds an exploration took; nothing is decided by it",
 }
 """Modules of the lab that measure or wait in real time, each with the reason; everybody else is given a clock."""
 
 DOCUMENTED_ELSEWHERE: Final[dict[str, str]] = {
-    "lab.model.Model": "its methods are those of `jobs.JobStore`, said once more",
+    "lab.histories.model.Model": "its methods are those of `jobs.JobStore`, said once more",
 }
 """Classes whose methods have their docstrings in another module, each with the place."""
 
 MARKS_AS_DATA: Final[dict[str, str]] = {
-    "companions.result_store": "it knows the emoji that join, so that a cut never splits one",
+    "companions.tools.result_store": "it knows the emoji that join, so that a cut never splits one",
 }
 """Modules in whose texts a mark beyond ASCII is data and never printed, each with the reason."""
 
-ROOMS: Final = ("canonical", "catalog", "concurrency", "jobs", "evidence", "experiments", "quickstart")
+CLOCKLESS: Final = (*(name for name in FLOOR if name != "database"), "lab.evidence.evidence")
 """Modules that know no clock, no sleep and no chance, not even as a default."""
 
 MINIMUM_TESTS: Final = 700
@@ -392,6 +281,11 @@ MARKS: Final = re.compile(
 """Marks that a Chinese or a Western code page lacks or draws double; Chinese text is not among them."""
 
 
+def room_of(name: str) -> str:
+    """The package of a module."""
+    return name.rpartition(".")[0]
+
+
 class LayoutTestCase(unittest.TestCase):
     """A test that collects findings and shows all of them at once."""
 
@@ -406,23 +300,29 @@ def at(source: Source, node: ast.AST) -> str:
 class Floors(LayoutTestCase):
     """Imports go one way."""
 
-    def test_every_module_stands_on_exactly_one_floor(self) -> None:
-        """The table names each module once, and no module that is gone."""
-        named = [name for names in FLOORS.values() for name in names]
-        self.assertEqual(sorted(named), sorted(set(named)))
-        self.assertEqual(sorted(named), sorted(set(modules()) - set(MARKERS)))
+    def test_every_module_is_in_one_room(self) -> None:
+        """A module belongs to the floor or to a room of the table, the entry of all commands aside."""
+        outside = [
+            n for n in set(modules()) - set(MARKERS) - {"__main__"} if n not in FLOOR and room_of(n) not in HOUSE
+        ]
+        self.assert_none(outside, "in no room")
 
-    def test_a_module_imports_only_from_a_strictly_lower_floor(self) -> None:
-        """No module knows a sibling or what stands above it."""
-        floor = {name: level for level, names in FLOORS.items() for name in names}
-        known = frozenset(modules())
+    def test_a_room_has_at_most_a_dozen_files(self) -> None:
+        """What is larger holds two ideas."""
+        sizes = Counter(room_of(name) for name in modules() if name not in MARKERS)
+        self.assert_none([f"{room}: {n}" for room, n in sizes.items() if room in HOUSE and n > MOST_FILES], "too large")
+
+    def test_a_module_imports_only_from_its_room_and_those_beneath(self) -> None:
+        """No room knows what stands above it, and the floor knows no room."""
+        height = {room: level for level, room in enumerate(HOUSE, 1)}
         findings = [
             f"{name} imports {other}"
             for name, source in modules().items()
-            for other in own_imports(source.tree, known)
-            if floor.get(other, 99) >= floor.get(name, 98)
+            if name not in ("", "__main__")
+            for other in own_imports(source.tree, frozenset(modules()))
+            if other and height.get(room_of(other), 0) > height.get(room_of(name), 0)
         ]
-        self.assert_none(findings, "a module imports only from a strictly lower floor")
+        self.assert_none(findings, "a room imports only rooms beneath it")
 
     def test_the_import_graph_has_no_cycle(self) -> None:
         """A topological order of all modules exists, whatever the table says."""
@@ -475,15 +375,14 @@ class Floors(LayoutTestCase):
                 if name:
                     self.assertEqual(len(source.tree.body), 1)
 
-    def test_a_package_says_where_each_of_its_modules_belongs(self) -> None:
-        """The docstrings of `companions` and `lab` are maps: they name all that is in them, and nothing else."""
-        for package in ("companions", "lab"):
-            inside = {name.split(".")[1] for name in modules() if name.startswith(f"{package}.")}
-            told = ast.get_docstring(modules()[package].tree) or ""
-            with self.subTest(package=package):
+    def test_a_room_says_where_each_of_its_modules_belongs(self) -> None:
+        """The docstring of a room goes through its files and names all of them."""
+        for room in HOUSE:
+            inside = {name.rpartition(".")[2] for name in modules() if room_of(name) == room} - {"__main__"}
+            inside = {name for name in inside if f"{room}.{name}" not in MARKERS}
+            told = ast.get_docstring(modules()[room].tree) or ""
+            with self.subTest(room=room):
                 self.assertEqual(sorted(inside - set(re.findall(r"\w+", told))), [])
-                firsts = set(re.findall(r"^    (\w+) ", told, re.MULTILINE))
-                self.assertEqual(sorted(firsts - inside), [])
 
 
 class PublicNames(LayoutTestCase):
@@ -566,7 +465,8 @@ class WhatNoFileDoes(LayoutTestCase):
             for source in python_files()
             if source.name not in COMPILES_A_READERS_FILE
             for reference in references(source.tree)
-            if reference.origin in FOREIGN_CODE - (OWN_IMPORTS if source.name.startswith("tests.") else frozenset())
+            if reference.origin
+            in FOREIGN_CODE - (OWN_IMPORTS if source.name.startswith(("tests.", "__main__")) else frozenset())
         ]
         findings += [
             f"{at(source, node)} shell"
@@ -614,7 +514,7 @@ class WhatNoFileDoes(LayoutTestCase):
         """
         findings = [
             f"{at(modules()[name], reference.node)} {reference.origin}"
-            for name in ROOMS
+            for name in CLOCKLESS
             for reference in references(modules()[name].tree)
             if is_ambient(reference.origin)
         ]
@@ -865,10 +765,10 @@ class TheRulesThemselves(LayoutTestCase):
         """A module imported by name, from its package or from the root is seen as that module."""
         tree = ast.parse(
             "import chapter10.jobs\nfrom chapter10.companions import retry\n"
-            "from chapter10 import canonical\nfrom chapter10.lab.textio import pad"
+            "from chapter10 import canonical\nfrom chapter10.lab.console.textio import pad"
         )
-        known = frozenset({"jobs", "companions.retry", "lab.textio", "companions", ""})
-        self.assertEqual(own_imports(tree, known), {"jobs", "companions.retry", "", "lab.textio"})
+        known = frozenset({"jobs", "companions.retrying.retry", "lab.console.textio", "companions", ""})
+        self.assertEqual(own_imports(tree, known), {"jobs", "companions.retrying.retry", "", "lab.console.textio"})
 
     def test_a_missing_docstring_is_found(self) -> None:
         """Public functions and methods are looked at, private and inherited ones are not."""

@@ -11,9 +11,9 @@ from pathlib import Path
 from unittest import mock
 
 from chapter10.experiments import reports_folder
-from chapter10.lab import mutants as command
-from chapter10.lab.mutants import Tree, Verdict, mutants_page, run, said_before, said_of
-from chapter10.lab.mutations import EQUIVALENTS, Mutant, automatic, extent, read_list, written
+from chapter10.lab.proof import mutants as command
+from chapter10.lab.proof.mutants import Tree, Verdict, mutants_page, run, said_before, said_of
+from chapter10.lab.proof.mutations import EQUIVALENTS, Mutant, automatic, extent, read_list, written
 from chapter10.tests.overlapping import overlapping
 from chapter10.tests.support import TOP, FolderTestCase
 
@@ -94,7 +94,7 @@ class TheOperators(unittest.TestCase):
 
     def test_every_fault_is_a_program(self) -> None:
         """Each one of two modules parses, and differs from the text; names are distinct."""
-        for module in ("canonical", "companions.tasks"):
+        for module in ("canonical", "companions.basics.tasks"):
             text = text_of(module)
             found = automatic(module, text)
             self.assertEqual(len({mutant.name for mutant in found}), len(found))
@@ -255,7 +255,7 @@ class TheCommittedPage(unittest.TestCase):
     """`reports/mutants.md` is of the list as it is; a run takes minutes, so its rows are compared and not made."""
 
     def test_it_has_the_faults_of_the_list_and_none_survived_without_a_reason(self) -> None:
-        """An entry that was added since then is missing here: `python -m chapter10.lab.mutants --write`."""
+        """An entry that was added since then is missing here: `python -m chapter10 mutants --write`."""
         page = (reports_folder() / command.PAGE).read_text(encoding="utf-8")
         rows = [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith("| ")][1:]
         entries = read_list().entries
@@ -268,7 +268,7 @@ class TheCommittedPage(unittest.TestCase):
 
 
 class TheCommand(unittest.TestCase):
-    """`python -m chapter10.lab.mutants`, in this process, without a run."""
+    """`python -m chapter10 mutants`, in this process, without a run."""
 
     def run_command(self, *arguments: str) -> tuple[int, str]:
         out = io.StringIO()

@@ -15,9 +15,9 @@ from functools import partial
 from itertools import pairwise
 from typing import Any
 
-from chapter10.companions import outbox as module
-from chapter10.companions import outbox_rows
-from chapter10.companions.outbox import (
+from chapter10.companions.effects import outbox as module
+from chapter10.companions.effects import outbox_rows
+from chapter10.companions.effects.outbox import (
     AGEING_S,
     BATCH_LIMIT,
     DEAD_ALARM,

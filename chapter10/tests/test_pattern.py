@@ -7,7 +7,7 @@ import re
 import string
 import unittest
 
-from chapter10.companions.pattern import (
+from chapter10.companions.schemas.pattern import (
     CHARACTERS_A_COMPARISON,
     MAX_PATTERN,
     MAX_PATTERN_STATES,

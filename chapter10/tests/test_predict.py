@@ -19,19 +19,19 @@ from unittest import mock
 
 from chapter10 import experiments
 from chapter10.catalog import Catalog, CatalogError, Grants, Tool
-from chapter10.companions.experiments import AREAS as COMPANION_AREAS
-from chapter10.companions.experiments import GROUPS as COMPANION_GROUPS
-from chapter10.companions.experiments import main as companions_main
-from chapter10.evidence import Scene
 from chapter10.experiments import GROUPS
 from chapter10.jobs import JobStore
-from chapter10.lab import questions
+from chapter10.lab.console.strings import Text
+from chapter10.lab.console.textio import Event
+from chapter10.lab.evidence.evidence import Scene
 from chapter10.lab.exercises.book import EXERCISES
-from chapter10.lab.guards import GUARDS, jobs_without
-from chapter10.lab.predict import NO_GUESS, Area, Question, field_of, place_of, predict, read_answers
-from chapter10.lab.predictions import AREAS
-from chapter10.lab.strings import Text
-from chapter10.lab.textio import Event
+from chapter10.lab.guessing import questions
+from chapter10.lab.guessing.predict import NO_GUESS, Area, Question, field_of, place_of, predict, read_answers
+from chapter10.lab.guessing.predictions import AREAS
+from chapter10.lab.histories.guards import GUARDS, jobs_without
+from chapter10.lab.reader.companion_experiments import AREAS as COMPANION_AREAS
+from chapter10.lab.reader.companion_experiments import GROUPS as COMPANION_GROUPS
+from chapter10.lab.reader.companion_experiments import main as companions_main
 from chapter10.tests.programs import run_here
 from chapter10.tests.shared import companion_run
 from chapter10.tests.support import TOP, FolderTestCase
@@ -344,7 +344,7 @@ class TheLoop(FolderTestCase):
         ]
         self.assertEqual(places, sorted(places))
         self.assertIn("test_predict.TheLoop", text)
-        self.assertIn("chapter10/lab/predict.py:", text)
+        self.assertIn("chapter10/lab/guessing/predict.py:", text)
         self.assertIn("-> well", text)
 
     def test_an_empty_line_skips_one_question(self) -> None:

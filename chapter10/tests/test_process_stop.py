@@ -1,4 +1,4 @@
-"""What `companions.process_stop` promises, with real processes and one that only pretends."""
+"""What `companions.interruption.process_stop` promises, with real processes and one that only pretends."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from collections.abc import Callable
 from typing import Any
 from unittest import mock
 
-from chapter10.companions.cancel_store import CancelStore
-from chapter10.companions.process_stop import (
+from chapter10.companions.interruption.cancel_store import CancelStore
+from chapter10.companions.interruption.process_stop import (
     GRACE_SECONDS,
     REAP_SECONDS,
     StopError,
@@ -23,7 +23,7 @@ from chapter10.companions.process_stop import (
     sigterm_is_a_request,
     stop_process,
 )
-from chapter10.lab.stops import EXPECTED, play
+from chapter10.lab.processes.stops import EXPECTED, play
 from chapter10.tests.overlapping import overlapping
 from chapter10.tests.support import FolderTestCase, defaults, start_python
 
@@ -39,9 +39,9 @@ IGNORES = (
 
 WORKER = """
 import asyncio, sys
-from chapter10.companions.cancel_store import CancelStore
-from chapter10.companions.cancellation import CancelToken, DistributedCancelToken, ToolCancelled
-from chapter10.companions.process_stop import sigterm_is_a_request
+from chapter10.companions.interruption.cancel_store import CancelStore
+from chapter10.companions.interruption.cancellation import CancelToken, DistributedCancelToken, ToolCancelled
+from chapter10.companions.interruption.process_stop import sigterm_is_a_request
 
 async def export(name, store, token):
     fence = store.claim("trace-1", name)
@@ -70,7 +70,7 @@ asyncio.run(main())
 
 STOPS_THE_LOOP = """
 import asyncio, signal, sys
-from chapter10.companions.cancel_store import CancelStore
+from chapter10.companions.interruption.cancel_store import CancelStore
 
 async def main():
     with CancelStore.open(sys.argv[1]) as store:
@@ -247,7 +247,7 @@ class RealProcesses(FolderTestCase):
         """
         program = (
             "import sys, threading\n"
-            "from chapter10.companions.cancel_store import CancelStore\n"
+            "from chapter10.companions.interruption.cancel_store import CancelStore\n"
             "def write(db):\n"
             "    db.execute('CREATE TABLE orders (id TEXT)')\n"
             "    db.execute(\"INSERT INTO orders VALUES ('7')\")\n"
@@ -276,7 +276,7 @@ class RealProcesses(FolderTestCase):
         """
         program = (
             "import sys\n"
-            "from chapter10.companions.cancel_store import CancelStore\n"
+            "from chapter10.companions.interruption.cancel_store import CancelStore\n"
             "with CancelStore.open(sys.argv[1]) as store:\n"
             "    print('ready', flush=True)\n"
             "    while store.cancel_reason('trace-1') is None:\n"

@@ -8,9 +8,9 @@ from dataclasses import replace
 from functools import partial
 from unittest import mock
 
-from chapter10.lab import proofs as command
-from chapter10.lab.mutants import Tree
-from chapter10.lab.proofs import Proof, main, proofs, prove
+from chapter10.lab.proof import proofs as command
+from chapter10.lab.proof.mutants import Tree
+from chapter10.lab.proof.proofs import Proof, main, proofs, prove
 from chapter10.tests.shared import claim_map
 from chapter10.tests.support import FolderTestCase, at_once
 

@@ -23,7 +23,7 @@ from chapter10.__main__ import COMMANDS, available
 from chapter10.catalog import Catalog, CatalogError, fixture_tools
 from chapter10.experiments import SALES
 from chapter10.jobs import JobStore
-from chapter10.lab import claim_map as map_command
+from chapter10.lab.proof import claim_map as map_command
 from chapter10.tests.programs import run_here
 from chapter10.tests.shared import chapter_evidence as evidence
 from chapter10.tests.shared import claim_map
@@ -38,11 +38,11 @@ GUIDE: Final = TOP / "docs" / "experiments.md"
 
 NOT_RUN: Final[dict[str, str]] = {
     "python -m unittest discover -s chapter10/tests -v": "it is what runs this test",
-    "python -m chapter10.lab.two_terminals": "test_chaos plays it",
-    "python -m chapter10.lab.benchmark --quick": "test_benchmark runs it and reads its figures",
-    "python -m chapter10.lab.explore": "test_explore walks through the same world; .ci/run runs it",
+    "python -m chapter10 two_terminals": "test_chaos plays it",
+    "python -m chapter10 benchmark --quick": "test_benchmark runs it and reads its figures",
+    "python -m chapter10 explore": "test_explore walks through the same world; .ci/run runs it",
     "python -m chapter10.experiments --write": "test_environment writes them in a copy of the tree",
-    "python -m chapter10.lab.chaos --seconds 10 --workers 3 --seed 1": "test_chaos makes a shorter run",
+    "python -m chapter10 chaos --seconds 10 --workers 3 --seed 1": "test_chaos makes a shorter run",
     "python -m pip install .": "it needs an installer; .ci/run does it in a fresh environment",
 }
 """Documented commands that no test runs, each with the reason."""

@@ -19,9 +19,9 @@ from typing import Any, TypeVar
 from unittest import mock
 
 from chapter10.catalog import Catalog, Tool
-from chapter10.companions import attempt
-from chapter10.companions.attempt import MAX_WAITING, Ending, Places, Stop
-from chapter10.companions.registry import (
+from chapter10.companions.tools import attempt
+from chapter10.companions.tools.attempt import MAX_WAITING, Ending, Places, Stop
+from chapter10.companions.tools.registry import (
     GRACE_SECONDS,
     MAX_RUNNING,
     ApprovalRequest,
@@ -32,7 +32,7 @@ from chapter10.companions.registry import (
     ToolSpec,
     invoke_tool,
 )
-from chapter10.companions.tool_spec import (
+from chapter10.companions.tools.tool_spec import (
     CODES,
     EFFECTS,
     MAX_ATTEMPTS,
@@ -54,8 +54,8 @@ ORDER = {
     "required": ["order_id"],
     "additionalProperties": False,
 }
-LOG = "chapter10.companions.registry"
-LATE_LOG = "chapter10.companions.attempt"
+LOG = "chapter10.companions.tools.registry"
+LATE_LOG = "chapter10.companions.tools.attempt"
 
 
 def failure(code: str) -> dict[str, Any]:

@@ -14,8 +14,8 @@ from typing import Any
 from unittest import mock
 
 from chapter10 import experiments
-from chapter10.evidence import Scene, differences, replace_together
 from chapter10.experiments import REPORTS, check_reports, run_all, write_reports
+from chapter10.lab.evidence.evidence import Scene, differences, replace_together
 from chapter10.tests.published import PUBLISHED
 from chapter10.tests.support import TOP, FolderTestCase, run_python
 
@@ -319,7 +319,10 @@ class Replace(FolderTestCase):
                     real(source, target)
 
                 with self.subTest(failing=failing, error=error):
-                    with mock.patch("chapter10.evidence.os.replace", replace), self.assertRaises(type(error)):
+                    with (
+                        mock.patch("chapter10.lab.evidence.evidence.os.replace", replace),
+                        self.assertRaises(type(error)),
+                    ):
                         replace_together(self.folder, texts)
                     self.assertEqual(self.content(), self.old)
 

@@ -25,9 +25,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from chapter10.companions import idempotency, outbox
-from chapter10.companions.idempotency import IdempotencyError, IdempotencyStore, Verdict, make_intent
-from chapter10.companions.outbox import Consumer, Outbox, OutboxWriter, Relay
+from chapter10.companions.effects import idempotency, outbox
+from chapter10.companions.effects.idempotency import IdempotencyError, IdempotencyStore, Verdict, make_intent
+from chapter10.companions.effects.outbox import Consumer, Outbox, OutboxWriter, Relay
 from chapter10.database import Database, StoreError
 from chapter10.tests.forked import Forked, start_module
 from chapter10.tests.overlapping import overlapping

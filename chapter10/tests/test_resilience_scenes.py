@@ -10,9 +10,9 @@ import unittest
 from typing import Any
 
 from chapter10.canonical import canonical
-from chapter10.companions.scenes import breaker, budget, idempotency, interruption, mail, outbox, retry
-from chapter10.evidence import Group, Scene, pictures
-from chapter10.lab.virtual_time import VirtualTimeError, pause, run_virtual
+from chapter10.lab.effect_scenes import breaker, budget, idempotency, interruption, mail, outbox, retry
+from chapter10.lab.evidence.evidence import Group, Scene, pictures
+from chapter10.lab.evidence.virtual_time import VirtualTimeError, pause, run_virtual
 from chapter10.tests.shared import companion_run as played
 
 GROUPS: dict[str, Group] = {

@@ -15,8 +15,8 @@ from typing import Any
 from unittest import mock
 
 from chapter10.canonical import canonical, text_digest
-from chapter10.companions import result_budget, result_store
-from chapter10.companions.result_budget import (
+from chapter10.companions.tools import result_budget, result_store
+from chapter10.companions.tools.result_budget import (
     DEFAULT_MAX_RESULT_CHARS,
     MESSAGE_LIMIT_CHARS,
     Candidate,
@@ -30,7 +30,7 @@ from chapter10.companions.result_budget import (
     select_fresh_to_replace,
     threshold,
 )
-from chapter10.companions.result_store import (
+from chapter10.companions.tools.result_store import (
     MAX_TEXT,
     PREVIEW_CHARS,
     BudgetError,
@@ -42,7 +42,7 @@ from chapter10.companions.result_store import (
     preview_size,
     visible_content,
 )
-from chapter10.companions.result_text import is_empty
+from chapter10.companions.tools.result_text import is_empty
 from chapter10.tests.support import FolderTestCase
 
 PREVIEW_PATH = "tool-results/" + "0" * 64 + ".txt"

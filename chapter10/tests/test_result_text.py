@@ -7,7 +7,7 @@ import unittest
 from typing import Any
 
 from chapter10.canonical import CanonicalError
-from chapter10.companions.result_text import REDACTED, cut_text, is_empty, redact_secrets, result_text
+from chapter10.companions.tools.result_text import REDACTED, cut_text, is_empty, redact_secrets, result_text
 
 
 class Form(unittest.TestCase):

@@ -1,4 +1,4 @@
-"""What `companions.retry` promises, with waits that are written down instead of waited for."""
+"""What `companions.retrying.retry` promises, with waits that are written down instead of waited for."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from collections.abc import Awaitable, Callable, Coroutine
 from types import SimpleNamespace
 from typing import Any
 
-from chapter10.companions.adaptive_caller import AdaptiveCaller, AdaptivePolicy
-from chapter10.companions.budget import Budget, BudgetExhausted
-from chapter10.companions.circuit_breaker import CircuitBreaker, CircuitOpenError, judge
-from chapter10.companions.retry import (
+from chapter10.companions.interruption.budget import Budget, BudgetExhausted
+from chapter10.companions.retrying.adaptive_caller import AdaptiveCaller, AdaptivePolicy
+from chapter10.companions.retrying.circuit_breaker import CircuitBreaker, CircuitOpenError, judge
+from chapter10.companions.retrying.retry import (
     CONNECT_RANGE_MS,
     EFFECTS,
     JITTER,

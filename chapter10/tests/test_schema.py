@@ -6,7 +6,7 @@ import json
 import unittest
 from typing import Any
 
-from chapter10.companions.schema import (
+from chapter10.companions.schemas.schema import (
     CHECKED_KEYWORDS,
     IGNORED_KEYWORDS,
     MAX_SCHEMA_SIZE,
@@ -16,7 +16,7 @@ from chapter10.companions.schema import (
     Violation,
     compile_schema,
 )
-from chapter10.companions.schema_rules import MAX_NESTED, NAMES_A_STEP, TYPES
+from chapter10.companions.schemas.schema_rules import MAX_NESTED, NAMES_A_STEP, TYPES
 
 NOT_APPLIED = (None, True, 1, "x", [1], {"a": 1})
 

@@ -13,8 +13,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from chapter10.companions.registry import ToolRegistry, ToolSpec
-from chapter10.companions.schema import CHECKED_KEYWORDS, SchemaError, compile_schema
+from chapter10.companions.schemas.schema import CHECKED_KEYWORDS, SchemaError, compile_schema
+from chapter10.companions.tools.registry import ToolRegistry, ToolSpec
 
 FOLDER = os.environ.get("CHAPTER10_DATA", "")
 

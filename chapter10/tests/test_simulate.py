@@ -7,10 +7,10 @@ import io
 import itertools
 import unittest
 
-from chapter10.lab import simulate
-from chapter10.lab.guards import GUARDS, jobs_without
-from chapter10.lab.model import Model, Refused
-from chapter10.lab.simulate import Call, history, replay, shrink
+from chapter10.lab.histories import simulate
+from chapter10.lab.histories.guards import GUARDS, jobs_without
+from chapter10.lab.histories.model import Model, Refused
+from chapter10.lab.histories.simulate import Call, history, replay, shrink
 
 
 def without(name: str) -> object:
@@ -93,7 +93,7 @@ class ADisagreementIsFound(unittest.TestCase):
 
 
 class TheCommand(unittest.TestCase):
-    """`python -m chapter10.lab.simulate`, in this process."""
+    """`python -m chapter10 simulate`, in this process."""
 
     def run_command(self, *arguments: str) -> tuple[int, str]:
         out = io.StringIO()

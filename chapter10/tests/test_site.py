@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from chapter10.canonical import canonical
-from chapter10.evidence import Scene
 from chapter10.experiments import GROUPS
-from chapter10.lab.predictions import AREAS
-from chapter10.lab.site import PAGE, main, site
-from chapter10.lab.textio import Event
+from chapter10.lab.console.textio import Event
+from chapter10.lab.evidence.evidence import Scene
+from chapter10.lab.guessing.predictions import AREAS
+from chapter10.lab.reader.site import PAGE, main, site
 from chapter10.tests.published import PUBLISHED
 from chapter10.tests.support import TOP
 
@@ -106,7 +106,7 @@ class ThePage(unittest.TestCase):
     """What holds for the file as a file."""
 
     def test_the_committed_page_is_what_a_new_run_gives(self) -> None:
-        """After an intended change: `python -m chapter10.lab.site --write`.
+        """After an intended change: `python -m chapter10 site --write`.
 
         Claims: C10-277.
         """
@@ -253,7 +253,7 @@ def row(event: Event) -> list[str]:
 
 
 class TheCommand(unittest.TestCase):
-    """`python -m chapter10.lab.site`."""
+    """`python -m chapter10 site`."""
 
     def test_it_says_what_differs(self) -> None:
         """A page that is out of date is named with the line, and the exit code is 1."""

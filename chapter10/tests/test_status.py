@@ -5,7 +5,7 @@ from __future__ import annotations
 import unittest
 from typing import Any
 
-from chapter10.companions.status import status_text
+from chapter10.companions.operating.status import status_text
 from chapter10.jobs import FINAL_STATES, STATES, JobStore
 from chapter10.tests.support import FolderTestCase
 

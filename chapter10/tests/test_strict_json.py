@@ -7,8 +7,8 @@ import random
 import unittest
 from unittest import mock
 
-from chapter10.companions import strict_json as strict_json_module
-from chapter10.companions.strict_json import (
+from chapter10.companions.schemas import strict_json as strict_json_module
+from chapter10.companions.schemas.strict_json import (
     MAX_INTEGER_BITS,
     MAX_JSON_DEPTH,
     MAX_JSON_SIZE,

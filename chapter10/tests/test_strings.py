@@ -7,13 +7,13 @@ import string
 import unittest
 from collections.abc import Iterator
 
-from chapter10.companions.experiments import AREAS as COMPANION_AREAS
+from chapter10.lab.console.strings import TABLE, Text, choose_language, say
 from chapter10.lab.exercises.book import EXERCISES
 from chapter10.lab.exercises.judge import CHECKS
-from chapter10.lab.predict import Area
-from chapter10.lab.predictions import AREAS
-from chapter10.lab.questions import AREAS as QUESTION_AREAS
-from chapter10.lab.strings import TABLE, Text, choose_language, say
+from chapter10.lab.guessing.predict import Area
+from chapter10.lab.guessing.predictions import AREAS
+from chapter10.lab.guessing.questions import AREAS as QUESTION_AREAS
+from chapter10.lab.reader.companion_experiments import AREAS as COMPANION_AREAS
 from chapter10.tests.support import TOP
 
 LAB = TOP / "chapter10" / "lab"

@@ -14,7 +14,7 @@ from functools import partial
 from unittest import mock
 
 from chapter10.database import StoreError
-from chapter10.lab.textio import (
+from chapter10.lab.console.textio import (
     MAX_EVENTS,
     Event,
     display_width,
@@ -162,7 +162,7 @@ class Streams(FolderTestCase):
                 self.assertEqual(console.encoding, encoding)
                 escaped = "\u2713 报表".encode(encoding, "backslashreplace")
                 self.assertEqual(console.buffer.getvalue(), escaped + b"\n")
-        code = "from chapter10.lab.textio import *\nprepare_streams()\nprint('\\u2713 报表')"
+        code = "from chapter10.lab.console.textio import *\nprepare_streams()\nprint('\\u2713 报表')"
         done = run_python(["-c", code], environment={"PYTHONIOENCODING": "ascii"})
         self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "\\u2713 \\u62a5\\u8868\n", ""))
 
@@ -179,7 +179,7 @@ class Streams(FolderTestCase):
                 with self.assertRaises(SystemExit) as left:
                     main_guard(ending)
                 self.assertEqual((left.exception.code, errors.getvalue()), (code, said))
-        head = "from chapter10.database import StoreError\nfrom chapter10.lab.textio import main_guard\n"
+        head = "from chapter10.database import StoreError\nfrom chapter10.lab.console.textio import main_guard\n"
         errors_raised = ("StoreError('store_busy', 'held')", "ZeroDivisionError")
         programs = (f"{head}def main():\n    raise {error}\nmain_guard(main)" for error in errors_raised)
         broken, bug = at_once(*(partial(run_python, ["-c", program]) for program in programs))
@@ -190,7 +190,7 @@ class Streams(FolderTestCase):
     @unittest.skipUnless(os.name == "posix", "needs a descriptor that can be closed")
     def test_a_program_without_streams_has_its_exit_code(self) -> None:
         """Standard output and error were closed before it began: nobody hears it, and it ends as it would."""
-        head = "from chapter10.lab.textio import main_guard\ndef main():\n    print('x')\n    "
+        head = "from chapter10.lab.console.textio import main_guard\ndef main():\n    print('x')\n    "
         start = "import os, sys\nos.close(1)\nos.close(2)\nos.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
         endings = ("return 1", "raise OSError('disk full')")
         programs = (["-c", start, "-c", f"{head}{ending}\nmain_guard(main)"] for ending in endings)
@@ -200,7 +200,7 @@ class Streams(FolderTestCase):
     def test_a_reader_who_closes_the_pipe_is_no_failure(self) -> None:
         """A pager that was left early gives exit code 0 and no word on standard error."""
         code = (
-            "import sys\nfrom chapter10.lab.textio import main_guard\n"
+            "import sys\nfrom chapter10.lab.console.textio import main_guard\n"
             "def main():\n    sys.stdin.readline()\n    print('x' * int(sys.argv[1]))\n    return 1\nmain_guard(main)"
         )
 

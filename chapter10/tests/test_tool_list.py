@@ -12,8 +12,8 @@ from typing import Any
 from unittest import mock
 
 from chapter10.catalog import BUDGET_BYTES, MAX_DESCRIPTION, MAX_TEXT, Catalog, CatalogError, byte_size
-from chapter10.companions import tool_list
-from chapter10.companions.tool_list import (
+from chapter10.companions.finding import tool_list
+from chapter10.companions.finding.tool_list import (
     DEFAULT_PERMISSION,
     LeftOut,
     ToolListError,

@@ -14,10 +14,8 @@ from contextlib import closing
 from pathlib import Path
 from unittest import mock
 
-from chapter10 import turnstile
-from chapter10.database import Database
-from chapter10.tests.support import FolderTestCase, ManualClock, start_python
-from chapter10.turnstile import (
+from chapter10.companions.work import turnstile
+from chapter10.companions.work.turnstile import (
     LONGEST_REST_SECONDS,
     PATIENCE_SECONDS,
     ROOM_SUFFIX,
@@ -25,6 +23,8 @@ from chapter10.turnstile import (
     TURN_SUFFIX,
     Turnstile,
 )
+from chapter10.database import Database
+from chapter10.tests.support import FolderTestCase, ManualClock, start_python
 
 OURS = 0x7E57
 TABLE = "CREATE TABLE writes (id INTEGER PRIMARY KEY, who TEXT NOT NULL);"
@@ -368,7 +368,7 @@ class ItIsAdvice(TurnstileTestCase):
 
     def test_a_system_without_the_module_of_the_locks_has_none(self) -> None:
         """The import is no error there."""
-        spec = importlib.util.find_spec("chapter10.turnstile")
+        spec = importlib.util.find_spec("chapter10.companions.work.turnstile")
         assert spec is not None and spec.loader is not None
         another = importlib.util.module_from_spec(spec)
         with mock.patch.dict(sys.modules, {"fcntl": None}):

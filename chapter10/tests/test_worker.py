@@ -15,12 +15,12 @@ from typing import Any, Final
 from unittest import mock
 
 from chapter10.canonical import CodedError
-from chapter10.companions import child_process, heartbeat, worker_log
-from chapter10.companions import worker as module
-from chapter10.companions.child_process import ChildFailed, TemporaryChildError
-from chapter10.companions.heartbeat import AttemptOver, Heartbeat, Held, JobContext
-from chapter10.companions.worker import LOOK_SECONDS, Backoff, Handler, Note, Outcome, Worker, WorkerError
-from chapter10.companions.worker_log import MAX_RECENT, WorkerLog, log_path
+from chapter10.companions.work import child_process, heartbeat, worker_log
+from chapter10.companions.work import worker as module
+from chapter10.companions.work.child_process import ChildFailed, TemporaryChildError
+from chapter10.companions.work.heartbeat import AttemptOver, Heartbeat, Held, JobContext
+from chapter10.companions.work.worker import LOOK_SECONDS, Backoff, Handler, Note, Outcome, Worker, WorkerError
+from chapter10.companions.work.worker_log import MAX_RECENT, WorkerLog, log_path
 from chapter10.database import StoreError
 from chapter10.jobs import MIN_SECONDS, JobError, JobStore
 from chapter10.tests.job_support import AUGUST, REPORT, JobTestCase
@@ -1447,7 +1447,7 @@ class TheLog(WorkerTestCase):
     def test_counts_stay_and_the_newest_are_listed(self) -> None:
         """Each refusal is counted; one by one only the newest are kept."""
         with WorkerLog(self.folder / "x.workers") as log:
-            with mock.patch("chapter10.companions.worker_log.MAX_RECENT", 3):
+            with mock.patch("chapter10.companions.work.worker_log.MAX_RECENT", 3):
                 for number in range(5):
                     log.refused("alice", "w", number, 1, "finish", "stale_attempt", at=float(number))
             self.assertEqual(log.counts()[0]["count"], 5)

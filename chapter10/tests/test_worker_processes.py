@@ -17,10 +17,10 @@ from collections.abc import Callable
 from typing import Any, Final
 from unittest import mock
 
-from chapter10.companions import child_process
-from chapter10.companions.child_process import ChildFailed, ChildProcess, TemporaryChildError, _Said
-from chapter10.companions.heartbeat import AttemptOver
-from chapter10.companions.worker_log import WorkerLog, log_path
+from chapter10.companions.work import child_process
+from chapter10.companions.work.child_process import ChildFailed, ChildProcess, TemporaryChildError, _Said
+from chapter10.companions.work.heartbeat import AttemptOver
+from chapter10.companions.work.worker_log import WorkerLog, log_path
 from chapter10.jobs import MAX_ARGS_BYTES
 from chapter10.tests.forked import Forked, start_module
 from chapter10.tests.job_support import AUGUST, JULY, JobTestCase

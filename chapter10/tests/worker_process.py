@@ -15,10 +15,10 @@ import sys
 import threading
 from typing import Any
 
-from chapter10.companions.child_process import ChildContext, ChildProcess, TemporaryChildError, serve
-from chapter10.companions.heartbeat import AttemptOver, JobContext
-from chapter10.companions.worker import Backoff, Handler, Note, Worker
-from chapter10.jobs_command import _Signals
+from chapter10.companions.operating.jobs_command import _Signals
+from chapter10.companions.work.child_process import ChildContext, ChildProcess, TemporaryChildError, serve
+from chapter10.companions.work.heartbeat import AttemptOver, JobContext
+from chapter10.companions.work.worker import Backoff, Handler, Note, Worker
 from chapter10.tests.support import ALONE
 
 GO = threading.Event()

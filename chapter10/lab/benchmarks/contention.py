@@ -24,7 +24,7 @@ from typing import Any, Final
 from chapter10.database import StoreError
 from chapter10.jobs import JobError, JobStore
 from chapter10.lab.benchmarks.instrument import Finding, Plan, Table, chunks
-from chapter10.lab.textio import EXIT_FINE, main_guard
+from chapter10.lab.console.textio import EXIT_FINE, main_guard
 
 __all__ = ["contend", "main", "measure_contention"]
 

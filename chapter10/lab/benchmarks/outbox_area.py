@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from chapter10.canonical import canonical
-from chapter10.companions.outbox import BATCH_LIMIT, TABLES, Outbox, Relay
+from chapter10.companions.effects.outbox import BATCH_LIMIT, TABLES, Outbox, Relay
 from chapter10.lab.benchmarks.instrument import Finding, Growth, Plan, Side, by_turns, compare, peak_bytes
 
 __all__ = ["BareRelay", "measure"]

@@ -17,7 +17,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Final
 
-from chapter10.companions.registry import ToolRegistry, ToolSpec
+from chapter10.companions.tools.registry import ToolRegistry, ToolSpec
 from chapter10.lab.benchmarks.instrument import Finding, Growth, Plan, by_turns, compare, peak_bytes, ready_async
 
 __all__ = ["measure"]

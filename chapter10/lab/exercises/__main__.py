@@ -1,11 +1,11 @@
-"""The chapter's fourteen exercises: `python -m chapter10.lab.exercises`.
+"""The chapter's fourteen exercises: `python -m chapter10 exercises`.
 
-    python -m chapter10.lab.exercises              all fourteen, and how far you are
-    python -m chapter10.lab.exercises start 6      puts the pristine file into my_work
-    python -m chapter10.lab.exercises check 6      looks at your file; one failure at a time
-    python -m chapter10.lab.exercises hint 6       the first of three hints; `hint 6 2` is the second
-    python -m chapter10.lab.exercises answer 6     one answer, once yours passes (or with --anyway)
-    python -m chapter10.lab.exercises reset 6      back to the pristine file; yours is kept beside it, each time
+    python -m chapter10 exercises              all fourteen, and how far you are
+    python -m chapter10 exercises start 6      puts the pristine file into my_work
+    python -m chapter10 exercises check 6      looks at your file; one failure at a time
+    python -m chapter10 exercises hint 6       the first of three hints; `hint 6 2` is the second
+    python -m chapter10 exercises answer 6     one answer, once yours passes (or with --anyway)
+    python -m chapter10 exercises reset 6      back to the pristine file; yours is kept beside it, each time
 
 What is shown as done is worked out anew each time from the files; nothing is remembered. A coding exercise
 is judged in a child process (`lab.exercises.judge`) that is cut off after `CHECK_SECONDS`. Prose is not
@@ -28,11 +28,11 @@ from itertools import chain, count
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from chapter10.lab.console.strings import LANGUAGES, TABLE, choose_language, say
+from chapter10.lab.console.textio import EXIT_FINE, EXIT_MACHINE, EXIT_USAGE, EXIT_WRONG, display_width, main_guard, pad
+from chapter10.lab.console.workplace import ReadersFileError, read_text, save_text, work_folder
 from chapter10.lab.exercises.book import CODE, EXERCISES, STEPS, Exercise
 from chapter10.lab.exercises.checking import FAILED, NOT_STARTED, PASSED, in_chinese
-from chapter10.lab.strings import LANGUAGES, TABLE, choose_language, say
-from chapter10.lab.textio import EXIT_FINE, EXIT_MACHINE, EXIT_USAGE, EXIT_WRONG, display_width, main_guard, pad
-from chapter10.lab.workplace import ReadersFileError, read_text, save_text, work_folder
 
 __all__ = ["CHECK_SECONDS", "Report", "headings_of", "main", "report_on"]
 
@@ -43,7 +43,7 @@ _BROKEN: Final = "broken"
 _ROOT: Final = Path(__file__).resolve().parents[3]
 _EXIT: Final = {PASSED: EXIT_FINE, FAILED: EXIT_WRONG, NOT_STARTED: EXIT_USAGE, _BROKEN: EXIT_MACHINE}
 _HEADING: Final = re.compile(r"^## +(.+?)\s*$", re.MULTILINE)
-_PROGRAM: Final = "python -m chapter10.lab.exercises"
+_PROGRAM: Final = "python -m chapter10 exercises"
 
 
 class Report(NamedTuple):

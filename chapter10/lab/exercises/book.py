@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from chapter10.lab.strings import Text
+from chapter10.lab.console.strings import Text
 
 __all__ = ["CODE", "CONCEPT", "DESIGN", "EXERCISES", "FOLDER", "STEPS", "Exercise"]
 
@@ -298,8 +298,8 @@ _ALL: Final = (
         "C10-310",
         (
             Text(
-                "章节“一份回执为什么只能在明确的事务边界内成立”；chapter10/companions/outbox.py 的开头。",
-                "The section on the receipt and its transaction; the beginning of chapter10/companions/outbox.py.",
+                "章节“一份回执为什么只能在明确的事务边界内成立”；chapter10/companions/effects/outbox.py 的开头。",
+                "The section on the receipt and its transaction; the beginning of chapter10/companions/effects/outbox.py.",
             ),
             Text(
                 "邮件不在本地事务里：发出之后、提交之前崩溃，本地什么都没有留下。",
@@ -320,8 +320,8 @@ _ALL: Final = (
         "C10-311",
         (
             Text(
-                "chapter10/companions/status.py，以及 JobStore 的 get、events、result、cancel。",
-                "chapter10/companions/status.py, and get, events, result and cancel of JobStore.",
+                "chapter10/companions/operating/status.py，以及 JobStore 的 get、events、result、cancel。",
+                "chapter10/companions/operating/status.py, and get, events, result and cancel of JobStore.",
             ),
             Text(
                 "页面不拥有作业：关掉页面什么都不改变；三种情况对应三个不同的状态。",

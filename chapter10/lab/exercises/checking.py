@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from chapter10.lab.strings import Text
+from chapter10.lab.console.strings import Text
 
 __all__ = [
     "FAILED",

@@ -24,11 +24,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final
 
+from chapter10.lab.console.strings import TABLE
+from chapter10.lab.console.textio import EXIT_FINE, main_guard
+from chapter10.lab.console.workplace import ReadersFileError, read_text
 from chapter10.lab.exercises.checking import FAILED, NOT_STARTED, Check, Failure, Verdict, run_checks, unexpected
 from chapter10.lab.exercises.checks import ex06, ex07, ex08, ex09, ex10, ex11
-from chapter10.lab.strings import TABLE
-from chapter10.lab.textio import EXIT_FINE, main_guard
-from chapter10.lab.workplace import ReadersFileError, read_text
 
 __all__ = ["CHECKS", "MAX_PRINTED", "judge", "main"]
 

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from chapter10.lab.textio import Event
+from chapter10.lab.console.textio import Event
 
 __all__ = ["MAX_ORDERS", "MAX_STATEMENTS", "WORKERS", "Answer", "Connection", "Order", "OrdersError", "every_order"]
 

@@ -2,7 +2,7 @@
 
 时刻 3 租约已到期：lease_expired，尽管还没有别人领取。被重新领取之后：stale_attempt，因为代次已经不是最新。
 At 3 the lease is over: lease_expired, though nobody else has claimed. After another claim: stale_attempt.
-Compare: python -m chapter10.lab.explore --without stale_attempt.finish
+Compare: python -m chapter10 explore --without stale_attempt.finish
 """
 
 from chapter10.jobs import JobError, JobStore

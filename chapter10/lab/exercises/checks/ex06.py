@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from chapter10.catalog import BUDGET_BYTES, Catalog, Grants, Tool, fixture_tools
+from chapter10.lab.console.strings import Text
 from chapter10.lab.exercises.checking import Check, Failed, Names, accepts, catches, expect, function_of
-from chapter10.lab.strings import Text
 
 __all__ = ["CHECKS"]
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from chapter10.catalog import BUDGET_BYTES, Catalog, CatalogError, Grants, fixture_tools
+from chapter10.lab.console.strings import Text
 from chapter10.lab.exercises.checking import Check, Names, accepts, catches, function_of
-from chapter10.lab.strings import Text
 
 __all__ = ["CHECKS"]
 

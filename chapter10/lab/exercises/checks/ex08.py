@@ -13,9 +13,9 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from chapter10.lab.console.strings import Text
+from chapter10.lab.console.textio import Event, text_lanes
 from chapter10.lab.exercises.checking import Check, Failed, Names, function_of
-from chapter10.lab.strings import Text
-from chapter10.lab.textio import Event, text_lanes
 
 __all__ = ["CHECKS"]
 

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from chapter10.canonical import canonical
 from chapter10.experiments import SALES, lifecycle_experiment
+from chapter10.lab.console.strings import Text
 from chapter10.lab.exercises.checking import Check, Failed, Names, expect, function_of
-from chapter10.lab.strings import Text
 
 __all__ = ["CHECKS"]
 

@@ -13,9 +13,9 @@ from typing import Any, Final
 
 from chapter10 import jobs as production
 from chapter10.jobs import JobError, JobStore
+from chapter10.lab.console.strings import Text
 from chapter10.lab.exercises.checking import Check, Names, accepts, catches, function_of
-from chapter10.lab.guards import Guard, jobs_without
-from chapter10.lab.strings import Text
+from chapter10.lab.histories.guards import Guard, jobs_without
 
 __all__ = ["CHECKS"]
 

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
+from chapter10.lab.console.strings import Text
+from chapter10.lab.console.textio import text_lanes
 from chapter10.lab.exercises.checking import Check, Failed, Names, expect, function_of
 from chapter10.lab.exercises.schedules import Connection, OrdersError, every_order
-from chapter10.lab.strings import Text
-from chapter10.lab.textio import text_lanes
 
 __all__ = ["CHECKS"]
 

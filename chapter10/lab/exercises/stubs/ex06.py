@@ -14,7 +14,7 @@ they should pass, and on broken ones, where they should fail.
     catalog.search("查询 订单 状态", {"orders:read"})
                                     query and grants; a list of dicts, each with "name"
 
-检查 / check:  python -m chapter10.lab.exercises check 6
+检查 / check:  python -m chapter10 exercises check 6
 """
 
 from chapter10.catalog import Catalog, Tool

@@ -11,7 +11,7 @@ edge, where it should fail.
     catalog.load(hits, {"orders:read"}, budget_bytes=810)     a list, or CatalogError with a .code
     byte_size(value)                                          bytes of its canonical JSON in UTF-8
 
-检查 / check:  python -m chapter10.lab.exercises check 7
+检查 / check:  python -m chapter10 exercises check 7
 """
 
 from chapter10.catalog import Catalog

@@ -7,7 +7,7 @@ Five independent calls, at most two in flight, one of them fails. Write read_all
 an outcome, never more than two reads are in flight, and a cancel from outside still arrives. The check
 tries every order in which answers can come and draws the shortest one that goes wrong.
 
-检查 / check:  python -m chapter10.lab.exercises check 8
+检查 / check:  python -m chapter10 exercises check 8
 """
 
 from collections.abc import Awaitable, Callable

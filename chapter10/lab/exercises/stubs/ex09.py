@@ -8,7 +8,7 @@ And with one more of July? Write down both numbers, then write month_report.
 
     sales: [{"order_id": "A", "month": "2026-08", "amount_cents": 1000}, ...]
 
-检查 / check:  python -m chapter10.lab.exercises check 9
+检查 / check:  python -m chapter10 exercises check 9
 """
 
 from typing import Any

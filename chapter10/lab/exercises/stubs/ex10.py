@@ -13,7 +13,7 @@ each. They are run on the real store and on stores with one guard taken out.
     attempt = store.claim(job, now=1, lease=2)                a number, or None
     store.finish(job, attempt, {"total_cents": 6000}, now=3)  True, False, or JobError with a .code
 
-检查 / check:  python -m chapter10.lab.exercises check 10
+检查 / check:  python -m chapter10 exercises check 10
 """
 
 from chapter10.jobs import JobStore

@@ -13,7 +13,7 @@ it tries every order and draws the shortest one that goes wrong.
     answer = db.execute("UPDATE ... WHERE id = ?", (job_id,))   answer.rowcount, answer.fetchone()
     每条语句各自提交，除非你写 BEGIN ... COMMIT / each statement commits by itself, unless you write BEGIN
 
-检查 / check:  python -m chapter10.lab.exercises check 11
+检查 / check:  python -m chapter10 exercises check 11
 """
 
 from typing import Any

@@ -1,0 +1,540 @@
+"""The rows of an outbox: recorded with the business write, claimed with a lease, marked with a fence.
+
+`effects.outbox` says what holds (O1 to O7) and has all these names too. Here are the table, its guards, the business
+side (`Outbox.record`, `OutboxWriter`), the side of the relay (`claim`, `mark`) and the upkeep.
+
+    record ---> pending ---> claimed ---> sent ---> archived ---> forgotten
+                  |  ^          |  refused: pending again, later
+                  |  +----------+
+        withdrawn +             +--> dead ---> replay: pending, discard: archived
+
+Source: the document on interruption, section 6 (claims I4-052 to I4-068, I4-094, I4-101; X-05, X-20, X-49).
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, Literal
+
+from chapter10.canonical import canonical, is_unicode, text_digest
+from chapter10.companions.effects.messages import (
+    BATCH_LIMIT,
+    HORIZON_S,
+    LEASE_S,
+    MAX_LIMIT,
+    MAX_TEXT,
+    Batch,
+    Message,
+    OutboxError,
+    PassReport,
+    Verdict,
+    derive_event_id,
+    growing_delay,
+    json_of,
+    milliseconds,
+    need_transaction,
+    number,
+    refuse,
+    seconds,
+    text_of,
+    whole,
+)
+from chapter10.database import BUSY_SECONDS, Database
+
+__all__ = [
+    "AGEING_S",
+    "APPLICATION_ID",
+    "DEAD_ALARM",
+    "MAX_ATTEMPTS",
+    "MAX_PAYLOAD_BYTES",
+    "MAX_PRIORITY",
+    "PENDING_ALARM",
+    "STATUSES",
+    "TABLES",
+    "Outbox",
+    "OutboxWriter",
+]
+
+STATUSES: Final = ("pending", "claimed", "sent", "dead", "archived", "withdrawn")
+
+MAX_ATTEMPTS: Final = 8
+"""Refusals after which a message is dead, the first included. The document leaves the number open."""
+PENDING_ALARM: Final = 10_000
+"""More pending rows than this raise an alarm (I4-067)."""
+DEAD_ALARM: Final = 100
+"""More dead rows than this need a person (I4-068)."""
+AGEING_S: Final = 60
+"""Seconds of waiting that one level of priority is worth."""
+MAX_PRIORITY: Final = 1000
+MAX_PAYLOAD_BYTES: Final = 256 * 1024
+"""Bytes of the canonical form of a payload."""
+
+APPLICATION_ID: Final = 0x4348314F  # "CH1O"
+
+TABLES: Final = """
+    CREATE TABLE outbox (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        event_id TEXT NOT NULL,
+        topic TEXT NOT NULL,
+        payload TEXT,                      -- canonical JSON; NULL once archived
+        sha256 TEXT NOT NULL,              -- of topic, key, compensated event and payload
+        ordering_key TEXT,
+        anchor INTEGER,                    -- of a compensation: the place of what it undoes
+        priority INTEGER NOT NULL,
+        rank INTEGER NOT NULL,             -- created_at less the waiting that the priority is worth
+        turn INTEGER,                      -- 1: first of its key, 0: waits behind another, NULL: finished
+        status TEXT NOT NULL,
+        attempts INTEGER NOT NULL,         -- refusals of this message
+        next_attempt_at INTEGER NOT NULL,  -- milliseconds, as all times here
+        fence INTEGER NOT NULL,            -- of the last batch that had it, 0 before the first
+        lease_until INTEGER,
+        last_error TEXT,
+        created_at INTEGER NOT NULL,
+        ended_at INTEGER,                  -- when it became sent, dead, archived or withdrawn
+        CONSTRAINT status_is_known CHECK (
+            status IN ('pending', 'claimed', 'sent', 'dead', 'archived', 'withdrawn')),
+        CONSTRAINT lease_while_claimed CHECK ((lease_until IS NOT NULL) = (status = 'claimed')),
+        CONSTRAINT claimed_in_turn CHECK (status <> 'claimed' OR turn = 1),
+        CONSTRAINT unfinished_has_turn CHECK (status NOT IN ('pending', 'claimed') OR turn IS NOT NULL),
+        CONSTRAINT finished_has_none CHECK (status NOT IN ('sent', 'archived', 'withdrawn') OR turn IS NULL),
+        CONSTRAINT ended_or_not CHECK ((ended_at IS NULL) = (status IN ('pending', 'claimed'))),
+        CONSTRAINT payload_until_archived CHECK ((payload IS NULL) = (status = 'archived')),
+        CONSTRAINT one_row_per_event UNIQUE (event_id)
+    );
+    CREATE INDEX outbox_due ON outbox (turn, rank, id) WHERE status = 'pending';
+    CREATE INDEX outbox_claimed ON outbox (lease_until) WHERE status = 'claimed';
+    CREATE INDEX outbox_queue ON outbox (ordering_key, coalesce(anchor, id), id)
+        WHERE ordering_key IS NOT NULL AND turn IS NOT NULL;
+    CREATE UNIQUE INDEX one_turn_per_key ON outbox (ordering_key) WHERE ordering_key IS NOT NULL AND turn = 1;
+    CREATE INDEX outbox_ended ON outbox (status, ended_at, id) WHERE ended_at IS NOT NULL;
+    CREATE TABLE outbox_fence (
+        only_row INTEGER PRIMARY KEY CHECK (only_row = 1),
+        last INTEGER NOT NULL
+    );
+    INSERT INTO outbox_fence VALUES (1, 0);
+"""
+"""One migration for `Database`, to stand among the business database's own."""
+
+_QUEUED: Final = "ordering_key = ? AND turn IS NOT NULL"
+_RECORD: Final = (
+    "INSERT INTO outbox (event_id, topic, payload, sha256, ordering_key, anchor, priority, rank, turn, status,"
+    " attempts, next_attempt_at, fence, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?,"
+    # A new row is the last of its key, so it has its turn if nobody else is in the queue.
+    f" NOT EXISTS (SELECT 1 FROM outbox WHERE {_QUEUED}), 'pending', 0, ?, 0, ?)"
+    " ON CONFLICT (event_id) DO NOTHING"
+)
+_DUE: Final = (
+    "SELECT id, event_id, topic, payload, ordering_key, attempts FROM outbox"
+    " WHERE status = 'pending' AND turn = 1 AND next_attempt_at <= ? ORDER BY rank, id LIMIT ?"
+)
+_CLAIM: Final = "UPDATE outbox SET status = 'claimed', lease_until = ?, fence = ? WHERE id = ?"
+_IS_OURS: Final = "id = ? AND status = 'claimed' AND fence = ?"
+_SENT: Final = f"UPDATE outbox SET status = 'sent', turn = NULL, lease_until = NULL, ended_at = ? WHERE {_IS_OURS}"
+_GIVE_BACK: Final = f"UPDATE outbox SET status = 'pending', lease_until = NULL WHERE {_IS_OURS}"
+_RETRY: Final = (
+    "UPDATE outbox SET status = 'pending', lease_until = NULL, attempts = attempts + 1, next_attempt_at = ?,"
+    f" last_error = ? WHERE {_IS_OURS}"
+)
+_BURY: Final = (
+    "UPDATE outbox SET status = 'dead', lease_until = NULL, attempts = attempts + 1, last_error = ?, ended_at = ?,"
+    f" turn = CASE WHEN ? THEN 1 END WHERE {_IS_OURS}"
+)
+_STAND_BACK: Final = "UPDATE outbox SET turn = 0 WHERE ordering_key = ? AND turn = 1 AND status <> 'claimed'"
+_ELECT: Final = (
+    f"UPDATE outbox SET turn = 1 WHERE id = (SELECT id FROM outbox WHERE {_QUEUED}"
+    " ORDER BY coalesce(anchor, id), id LIMIT 1)"
+    " AND NOT EXISTS (SELECT 1 FROM outbox WHERE ordering_key = ? AND turn = 1)"
+)
+_STATUS: Final = (
+    "SELECT id, event_id, topic, ordering_key, priority, status, attempts, next_attempt_at, last_error, created_at,"
+    " fence > 0 FROM outbox"
+)
+_STATUS_NAMES: Final = (
+    "id event_id topic ordering_key priority status attempts next_attempt_at last_error created_at claimed_before"
+)
+
+
+class Outbox:
+    """Messages in the database of the business that records them; see the module for what it promises.
+
+    `place`: a `Database` that has `TABLES` among its migrations, or a path for a file of its own.
+    `clock`: seconds, one clock for all users of the file. `max_attempts`: refusals, the first
+    included. `delay`: from the number of refusals to seconds. `when_dead`: `block` or `skip`.
+    `horizon_s`: a dead message is replayed only this long after its death.
+
+    Every method may raise `StoreError` besides what it names.
+    """
+
+    def __init__(
+        self,
+        place: str | os.PathLike[str] | Database,
+        *,
+        clock: Callable[[], float] = time.time,
+        max_attempts: int = MAX_ATTEMPTS,
+        delay: Callable[[int], float] | None = None,
+        when_dead: Literal["block", "skip"] = "block",
+        horizon_s: float = HORIZON_S,
+        busy_seconds: float = BUSY_SECONDS,
+    ) -> None:
+        self._clock = clock
+        self._max_attempts = whole(max_attempts, "max_attempts", 1, 1000)
+        self._delay = growing_delay() if delay is None else delay
+        rule: object = when_dead  # a wrong one may be of any type, also of one that cannot be compared
+        if type(rule) is not str or rule not in ("block", "skip"):
+            refuse("when_dead is neither block nor skip")
+        self._block = when_dead == "block"
+        self.horizon_s = seconds(horizon_s, "horizon_s", 1)
+        self._owned = not isinstance(place, Database)
+        if not isinstance(place, Database):
+            place = Database(place, application_id=APPLICATION_ID, migrations=(TABLES,), busy_seconds=busy_seconds)
+        self.database = place
+
+    def __enter__(self) -> Outbox:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file if this outbox opened it; a second close does nothing."""
+        if self._owned:
+            self.database.close()
+
+    # The business side -----------------------------------------------------------------------
+
+    def record(
+        self,
+        db: sqlite3.Connection,
+        topic: str,
+        payload: Any,
+        *,
+        event_id: str,
+        ordering_key: str | None = None,
+        priority: int = 0,
+        compensates: str | None = None,
+        delay_s: float = 0,
+    ) -> int:
+        """Store a message in the caller's open transaction and return its row id.
+
+        `payload`: JSON, `MAX_PAYLOAD_BYTES` at most. `compensates`: the event id of a row of the same
+        ordering key that this message undoes. `delay_s`: not before. An event id that stands already
+        with the same content gives the row that it has, and writes nothing.
+
+        Raises `OutboxError`: `no_transaction` (sqlite3 would commit the row by itself), `bad_input`,
+        `event_conflict`, `not_found` (what is to be compensated). Source: I4-053 to I4-055, I4-061, I4-065.
+        """
+        need_transaction(db)
+        for value, name in ((topic, "topic"), (event_id, "event_id")):
+            text_of(value, name)
+        if ordering_key is not None:
+            text_of(ordering_key, "ordering_key")
+        whole(priority, "priority", -MAX_PRIORITY, MAX_PRIORITY)
+        if compensates is not None:
+            text_of(compensates, "compensates")
+        text, sha256 = _content(topic, payload, ordering_key, compensates)
+        later = milliseconds(seconds(delay_s, "delay_s", 0))
+        anchor = None if compensates is None else self._place(db, compensates, ordering_key)
+        now = self._now_ms()
+        rank = now - priority * AGEING_S * 1000
+        row = (event_id, topic, text, sha256, ordering_key, anchor, priority, rank, ordering_key, now + later, now)
+        done = db.execute(_RECORD, row)
+        if done.rowcount != 1:
+            return self._known(db, event_id, sha256)
+        row_id = done.lastrowid
+        assert row_id is not None
+        if anchor is not None:
+            _next_turn(db, [ordering_key])
+        return row_id
+
+    def withdraw(self, event_id: str) -> None:
+        """Take back a message that is pending.
+
+        What was claimed before may have been delivered: `status` says so in `claimed_before`, and then
+        only another message undoes it.
+
+        Raises `OutboxError`: `not_found`, `wrong_status`.
+        """
+        self._move(event_id, "pending", "status = 'withdrawn', turn = NULL, ended_at = :now")
+
+    # The relay's side ------------------------------------------------------------------------
+
+    def claim(self, limit: int = BATCH_LIMIT, lease_s: float = LEASE_S) -> Batch | None:
+        """Take due rows that have their turn, lowest rank first; None if there is none. One commit.
+
+        Rows of a relay whose lease is over come back first. Raises `OutboxError` (`bad_input`).
+        """
+        whole(limit, "limit", 1, MAX_LIMIT)
+        lease = milliseconds(seconds(lease_s, "lease_s", 0.001))
+        with self.database.write() as db:
+            now = self._now_ms()
+            self._recover(db, now)
+            messages = tuple(Message(*row) for row in db.execute(_DUE, (now, limit)))
+            if not messages:
+                return None
+            db.execute("UPDATE outbox_fence SET last = last + 1")
+            fence: int = db.execute("SELECT last FROM outbox_fence").fetchone()[0]
+            db.executemany(_CLAIM, [(now + lease, fence, message.id) for message in messages])
+        return Batch(fence, (now + lease) / 1000, messages)
+
+    def has_time(self, batch: Batch) -> bool:
+        """Say whether the batch's lease still runs; nothing of it is sent afterwards."""
+        return self._now_ms() < milliseconds(batch.lease_until)
+
+    def mark(self, batch: Batch, verdicts: Sequence[Verdict]) -> PassReport:
+        """Store how the messages of a batch fared. One commit; a row that is no longer ours is left alone.
+
+        Raises `OutboxError` (`bad_input`).
+        """
+        kinds: dict[str, list[Verdict]] = {"sent": [], "refused": [], "refused_for_good": [], "not_tried": []}
+        for verdict in verdicts:
+            if type(verdict) is not Verdict or type(verdict.kind) is not str or verdict.kind not in kinds:
+                refuse("not a verdict")
+            if type(verdict.error) is not str or not is_unicode(verdict.error):
+                refuse("the error of a verdict is not a text")
+            kind = verdict.kind
+            if kind == "refused" and verdict.message.attempts + 1 >= self._max_attempts:
+                kind = "refused_for_good"
+            kinds[kind].append(verdict)
+        with self.database.write() as db:
+            now, fence = self._now_ms(), batch.fence
+            sent = _change(db, _SENT, [(now, v.message.id, fence) for v in kinds["sent"]])
+            back = _change(db, _GIVE_BACK, [(v.message.id, fence) for v in kinds["not_tried"]])
+            retries = [(self._retry_at(now, v), v.error[:MAX_TEXT], v.message.id, fence) for v in kinds["refused"]]
+            refused = _change(db, _RETRY, retries)
+            buried = [(v.error[:MAX_TEXT], now, self._block, v.message.id, fence) for v in kinds["refused_for_good"]]
+            dead = _change(db, _BURY, buried)
+            # A row that was sent has left its turn to the next; any other may have to stand back for it.
+            kept = {verdict.message.ordering_key for verdict in verdicts if verdict.kind != "sent"}
+            _next_turn(db, kept)
+            _elect(db, {verdict.message.ordering_key for verdict in kinds["sent"]} - kept)
+        lost = len(verdicts) - sent - back - refused - dead
+        return PassReport(len(batch.messages), sent, refused, dead, back, lost)
+
+    # Looking and upkeep ----------------------------------------------------------------------
+
+    def status(self, event_id: str) -> dict[str, Any]:
+        """Return `{id, event_id, topic, ordering_key, priority, status, attempts, next_attempt_at, last_error,
+        created_at, claimed_before}`; times in seconds.
+
+        Raises `OutboxError`: `not_found`, `bad_input`.
+        """
+        row = self.database.row(f"{_STATUS} WHERE event_id = ?", (text_of(event_id, "event_id"),))
+        if row is None:
+            raise OutboxError("not_found")
+        return _shown(row)
+
+    def dead(self, limit: int = 100) -> list[dict[str, Any]]:
+        """Return dead messages as `status` shows them, the longest dead first. Raises `bad_input`."""
+        whole(limit, "limit", 1, MAX_LIMIT)
+        rows = self.database.rows(f"{_STATUS} WHERE status = 'dead' ORDER BY ended_at, id LIMIT ?", (limit,))
+        return [_shown(row) for row in rows]
+
+    def replay(self, event_id: str) -> None:
+        """Make a dead message pending again, due now, with all its attempts and in its old place.
+
+        Raises `OutboxError`: `not_found`, `wrong_status`, and `replay_too_late` after the horizon: a
+        refused message may have been delivered after all, and receivers remember only so long.
+        """
+        self._move(
+            event_id,
+            "dead",
+            "status = 'pending', attempts = 0, next_attempt_at = :now, ended_at = NULL,"
+            " turn = CASE WHEN ordering_key IS NULL THEN 1 ELSE 0 END",
+        )
+
+    def discard(self, event_id: str) -> None:
+        """Give a dead message up; its key goes on. Raises `OutboxError`: `not_found`, `wrong_status`."""
+        self._move(event_id, "dead", "status = 'archived', payload = NULL, turn = NULL, ended_at = :now")
+
+    def archive(self, older_than_s: float, limit: int = MAX_LIMIT) -> int:
+        """Drop the payload of messages that were sent at least `older_than_s` seconds ago; return how many.
+
+        Nothing but sent messages is touched. Raises `OutboxError` (`bad_input`). Source: I4-062.
+        """
+        before = self._now_ms() - milliseconds(seconds(older_than_s, "older_than_s", 0))
+        return self._upkeep("UPDATE outbox SET status = 'archived', payload = NULL", ("sent",), before, limit)
+
+    def forget(self, older_than_s: float, limit: int = MAX_LIMIT) -> int:
+        """Remove archived and withdrawn rows that ended that long ago, event id and all; return how many.
+
+        Raises `OutboxError`: `bad_input`, `retention_too_short` below the horizon.
+        """
+        if seconds(older_than_s, "older_than_s", 0) < self.horizon_s:
+            raise OutboxError("retention_too_short")
+        before = self._now_ms() - milliseconds(older_than_s)
+        return self._upkeep("DELETE FROM outbox", ("archived", "withdrawn"), before, limit)
+
+    def alarms(self) -> dict[str, Any]:
+        """Return `{pending, dead, alarms}`: counts (not beyond one above a limit) and the names of those above.
+
+        Pending rows above `PENDING_ALARM` say that the relay is slow or down; dead rows above
+        `DEAD_ALARM` need a person (I4-067, I4-068).
+        """
+        counts = {
+            status: self.database.row(
+                f"SELECT count(*) FROM (SELECT 1 FROM outbox WHERE status = '{status}'{known} LIMIT ?)", (limit + 1,)
+            )[0]
+            for status, known, limit in (
+                ("pending", "", PENDING_ALARM),
+                ("dead", " AND ended_at IS NOT NULL", DEAD_ALARM),
+            )
+        }
+        limits = {"pending": PENDING_ALARM, "dead": DEAD_ALARM}
+        return {**counts, "alarms": [name for name, count in counts.items() if count > limits[name]]}
+
+    # Within ----------------------------------------------------------------------------------
+
+    def _place(self, db: sqlite3.Connection, event_id: str, ordering_key: str | None) -> int:
+        """Return the place of what is compensated, in the same key's queue."""
+        if ordering_key is None:
+            refuse("a compensation has the ordering key of what it undoes")
+        row = db.execute(
+            "SELECT coalesce(anchor, id), ordering_key FROM outbox WHERE event_id = ?",
+            (event_id,),
+        ).fetchone()
+        if row is None:
+            raise OutboxError("not_found", "there is no event to compensate")
+        if row[1] != ordering_key:
+            refuse("a compensation has the ordering key of what it undoes")
+        return int(row[0])
+
+    def _known(self, db: sqlite3.Connection, event_id: str, sha256: str) -> int:
+        row = db.execute("SELECT id, sha256 FROM outbox WHERE event_id = ?", (event_id,)).fetchone()
+        if row[1] != sha256:
+            raise OutboxError("event_conflict")
+        return int(row[0])
+
+    def _recover(self, db: sqlite3.Connection, now: int) -> None:
+        """Make the rows of dead leases pending again; a compensation may have come before them meanwhile."""
+        dead = "status = 'claimed' AND lease_until <= ?"
+        keys = [row[0] for row in db.execute(f"SELECT ordering_key FROM outbox WHERE {dead}", (now,))]
+        if keys:
+            db.execute(f"UPDATE outbox SET status = 'pending', lease_until = NULL WHERE {dead}", (now,))
+            _next_turn(db, keys)
+
+    def _retry_at(self, now: int, verdict: Verdict) -> int:
+        return now + milliseconds(seconds(self._delay(verdict.message.attempts + 1), "delay", 0))
+
+    def _move(self, event_id: str, status: str, change: str) -> None:
+        """Move one row by hand out of the status that it must have; the rest of its key moves up."""
+        text_of(event_id, "event_id")
+        with self.database.write() as db:
+            now = self._now_ms()
+            row = db.execute(
+                "SELECT status, ordering_key, ended_at FROM outbox WHERE event_id = ?", (event_id,)
+            ).fetchone()
+            if row is None:
+                raise OutboxError("not_found")
+            if row[0] != status:
+                raise OutboxError("wrong_status", row[0])
+            if change.startswith("status = 'pending'") and now - row[2] >= milliseconds(self.horizon_s):
+                raise OutboxError("replay_too_late")
+            db.execute(f"UPDATE outbox SET {change} WHERE event_id = :event_id", {"now": now, "event_id": event_id})
+            _next_turn(db, [row[1]])
+
+    def _upkeep(self, change: str, statuses: tuple[str, ...], before: int, limit: int) -> int:
+        whole(limit, "limit", 1, MAX_LIMIT)
+        changed = 0
+        with self.database.write() as db:
+            for status in statuses:
+                changed += db.execute(
+                    f"{change} WHERE id IN (SELECT id FROM outbox WHERE status = ? AND ended_at IS NOT NULL"
+                    " AND ended_at <= ? ORDER BY ended_at, id LIMIT ?)",
+                    (status, before, limit),
+                ).rowcount
+        return changed
+
+    def _now_ms(self) -> int:
+        return milliseconds(number(self._clock(), "the clock"))
+
+
+class OutboxWriter:
+    """The document's writer: a business write and its message in one transaction."""
+
+    def __init__(self, database: Database, outbox: Outbox, *, topic: str = "events") -> None:
+        if outbox.database is not database:
+            refuse("outbox and business tables are in one database")
+        self._database = database
+        self.outbox = outbox
+        self._topic = text_of(topic, "topic")
+
+    async def do_business_and_record(
+        self,
+        business_fn: Callable[[sqlite3.Connection], Any],
+        event_payload: Any,
+        *,
+        event_id: str | None = None,
+        topic: str | None = None,
+        ordering_key: str | None = None,
+        priority: int = 0,
+        compensates: str | None = None,
+    ) -> str:
+        """Run `business_fn(connection)` and record its message, both or neither; return the event id.
+
+        Without `event_id` it is derived from topic and payload: a repeat after an unclear commit is the
+        same event, and a second equal intent needs an id of its own. A known event runs nothing.
+
+        The method is `async` as in the document, yet nothing is awaited while the write lock is held:
+        `business_fn` is a plain function, and one that wants to be awaited is refused and rolled back.
+
+        Raises as `Outbox.record`, and what `business_fn` raises. Source: I4-053, I4-054, I4-101.
+        """
+        where = self._topic if topic is None else text_of(topic, "topic")
+        text, sha256 = _content(where, event_payload, ordering_key, compensates)
+        name = derive_event_id(where, text_digest(text)) if event_id is None else text_of(event_id, "event_id")
+        with self._database.write() as db:
+            if db.execute("SELECT 1 FROM outbox WHERE event_id = ?", (name,)).fetchone() is not None:
+                self.outbox._known(db, name, sha256)
+                return name
+            answer = business_fn(db)
+            if inspect.isawaitable(answer):
+                if inspect.iscoroutine(answer):
+                    answer.close()
+                refuse("a business function inside a transaction is not awaited")
+            self.outbox.record(
+                db,
+                where,
+                event_payload,
+                event_id=name,
+                ordering_key=ordering_key,
+                priority=priority,
+                compensates=compensates,
+            )
+        return name
+
+
+def _content(topic: str, payload: Any, ordering_key: str | None, compensates: str | None) -> tuple[str, str]:
+    """Return the canonical text of a payload and the digest of all that a receiver could tell apart."""
+    text = json_of(payload, "the payload", MAX_PAYLOAD_BYTES)
+    return text, text_digest(canonical([topic, ordering_key, compensates]) + text)
+
+
+def _change(db: sqlite3.Connection, sql: str, rows: Sequence[tuple[object, ...]]) -> int:
+    return db.executemany(sql, rows).rowcount if rows else 0
+
+
+def _next_turn(db: sqlite3.Connection, keys: Iterable[str | None]) -> None:
+    """Give the turn of each key to the first row of its queue, unless a row of it is in flight."""
+    names = {key for key in keys if key is not None}
+    if names:
+        db.executemany(_STAND_BACK, [(name,) for name in names])
+        _elect(db, names)
+
+
+def _elect(db: sqlite3.Connection, keys: Iterable[str | None]) -> None:
+    """Give the turn of each key to the first row of its queue, unless some row has it."""
+    names = [(key, key) for key in keys if key is not None]
+    if names:
+        db.executemany(_ELECT, names)
+
+
+def _shown(row: Any) -> dict[str, Any]:
+    shown = dict(zip(_STATUS_NAMES.split(), row, strict=True))
+    shown["next_attempt_at"] /= 1000
+    shown["created_at"] /= 1000
+    shown["claimed_before"] = bool(shown["claimed_before"])
+    return shown

@@ -1,0 +1,567 @@
+"""The command line of the job system: `python -m chapter10 jobs VERB`, or `chapter10 jobs VERB` when installed.
+
+    caller      submit, status, watch, events, result, cancel, list     speak for `--owner`
+    worker      work                                                    does the jobs of every owner
+    upkeep      sweep, prune, stats                                     concern every owner
+
+`--owner` stands for a trusted identity: this program believes what it is told, so let only those type it who may. A
+service takes it from its login and never from a request or a model.
+
+`--db` names the store; by default it lies in the user's own data folder. The results folder and the log of the workers
+lie beside it. With `--json` every answer is JSON on standard output, an error is `{"error", "reason"}`, and `watch` and
+`work` give one object a line. Only what cannot be read as a command is told as usage on standard error.
+
+Exit codes: 0 fine; 1 wrong (the job failed or was cancelled, it was not found, no result yet, no place in the queue,
+the patience of `watch` ended before the job); 2 usage, or nothing to start from; 3 the store is broken; 130
+interrupted. A worker that is asked to leave by SIGTERM or Ctrl-C leaves with 0; asked twice, it leaves at once with
+130, and the lease recovers its job.
+
+Source: the chapter's interfaces of submit, status, events and result (claims C10-135 to C10-141, C10-190 to C10-194,
+C10-244 to C10-254).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import FrameType
+from typing import Any, Final, NoReturn
+
+from chapter10.companions.operating.exports import (
+    SALES_EXPORT,
+    Exporter,
+    ExportError,
+    export_arguments,
+    export_key,
+    read_table,
+    remove_leftovers,
+)
+from chapter10.companions.operating.jobs_watch import Bar, event_line, watch
+from chapter10.companions.operating.sales import SalesError
+from chapter10.companions.operating.status import status_text
+from chapter10.companions.work.worker import Handler, Note, Worker, WorkerError
+from chapter10.companions.work.worker_log import WorkerLog, log_path
+from chapter10.database import StoreError
+from chapter10.jobs import FINAL_STATES, JobError, JobStore
+from chapter10.lab.console.textio import (
+    EXIT_FINE,
+    EXIT_INTERRUPTED,
+    EXIT_MACHINE,
+    EXIT_USAGE,
+    EXIT_WRONG,
+    prepare_streams,
+    print_json,
+)
+
+__all__ = ["default_database", "main"]
+
+_DAY: Final = 24 * 60 * 60.0
+_MAX_BATCHES: Final = 1000
+_USAGE_CODES: Final = frozenset({"invalid_submission", "bad_input", "bad_worker"})
+"""Refusals of what was typed; every other refusal is about the state of things."""
+
+_Clock = Callable[[], float]
+_Sleep = Callable[[float], object]
+
+
+def default_database(environment: Mapping[str, str], platform: str, home: Path) -> Path:
+    """Return where the store lies when nobody says: in the user's data folder, as each system has it."""
+    if platform == "win32":
+        base = Path(environment.get("LOCALAPPDATA") or home / "AppData" / "Local")
+    elif platform == "darwin":
+        base = home / "Library" / "Application Support"
+    else:
+        base = Path(environment.get("XDG_DATA_HOME") or "")
+        if not base.is_absolute():  # by the rule of that variable it then counts as not set
+            base = home / ".local" / "share"
+    return base / "chapter10" / "jobs.db"
+
+
+def main(arguments: Sequence[str] | None = None, *, clock: _Clock = time.time, sleep: _Sleep = time.sleep) -> int:
+    """Run one command and return its exit code; `arguments` are what follows `jobs`.
+
+    `clock`: the time that all processes of a store share. `sleep`: how `watch` and an idle worker wait.
+    Raises `SystemExit` with code 2 for arguments that it does not know.
+    """
+    prepare_streams()
+    options = _parser().parse_args(arguments)
+    out = _Out(options.json)
+    try:
+        verb: Callable[[argparse.Namespace, _Out, _Clock, _Sleep], int] = options.verb
+        return verb(options, out, clock, sleep)
+    except (JobError, SalesError, WorkerError) as refused:
+        out.error(refused.code, _reason(refused))
+        usage = refused.code in _USAGE_CODES or (isinstance(refused, SalesError) and options.command == "submit")
+        return EXIT_USAGE if usage else EXIT_WRONG
+    except StoreError as broken:
+        out.error(broken.code, broken.reason)
+        return EXIT_MACHINE
+    except BrokenPipeError:
+        raise  # whoever reads has gone; `main_guard` knows what to do
+    except OSError as broken:
+        out.error("machine", str(broken))
+        return EXIT_MACHINE
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+
+
+def _reason(refused: JobError | SalesError | WorkerError) -> str | None:
+    if isinstance(refused, SalesError) and refused.line is not None:
+        return f"line {refused.line}: {refused.reason}"
+    return refused.reason
+
+
+class _Out:
+    """Says each answer in one of two ways: lines for a person, or JSON."""
+
+    def __init__(self, as_json: bool) -> None:
+        self.as_json = as_json
+
+    def answer(self, value: object, *lines: str) -> None:
+        if self.as_json:
+            print_json(value)
+        else:
+            sys.stdout.write("".join(f"{line}\n" for line in lines))
+
+    def line(self, value: Mapping[str, Any], text: str) -> None:
+        """One of many answers: a line at once, whatever the form."""
+        said = json.dumps(value, ensure_ascii=True, allow_nan=False) if self.as_json else text
+        sys.stdout.write(said + "\n")
+        sys.stdout.flush()
+
+    def error(self, code: str, reason: str | None) -> None:
+        if self.as_json:
+            print_json({"error": code, "reason": reason})
+        else:
+            sys.stderr.write(f"{code}: {reason}\n" if reason else f"{code}\n")
+
+    def person(self, text: str) -> list[str]:
+        """A sentence for a person, if this console has the characters for it."""
+        try:
+            text.encode(sys.stdout.encoding or "ascii")
+        except UnicodeEncodeError:
+            return []
+        return [text]
+
+
+# The caller's verbs ------------------------------------------------------------------------------
+
+
+def _submit(options: argparse.Namespace, out: _Out, clock: _Clock, sleep: _Sleep) -> int:
+    args = export_arguments(options.month, options.sales)
+    try:
+        key = export_key(args) if options.key is None else options.key
+    except ValueError as refused:
+        raise JobError("invalid_submission", str(refused)) from refused
+    path = _database(options)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with JobStore(path, [SALES_EXPORT]) as store:
+        job_id = store.submit(
+            options.owner,
+            key,
+            args,
+            now=clock,
+            deadline=clock() + options.deadline,
+            max_attempts=options.max_attempts,
+            capacity=options.capacity,
+            owner_capacity=options.owner_capacity,
+            tool=SALES_EXPORT.tool,
+        )
+        status = store.get(options.owner, job_id)
+    out.answer({**status, "action_key": key, "snapshot": args["snapshot"]}, f"{_line(status)}, key {key}")
+    return EXIT_FINE
+
+
+def _status(options: argparse.Namespace, out: _Out, clock: _Clock, sleep: _Sleep) -> int:
+    with _open(options) as store:
+        status = store.get(options.owner, options.job)
+    out.answer(status, _line(status), *out.person(status_text(status)))
+    return EXIT_FINE
+
+
+def _watch(options: argparse.Namespace, out: _Out, clock: _Clock, sleep: _Sleep) -> int:
+    bar = Bar(sys.stdout) if sys.stdout.isatty() and not out.as_json else None
+    cursor = [options.after]
+
+    def show(event: dict[str, Any]) -> None:
+        if bar is not None:
+            bar.show(event)
+        else:
+            out.line(event, event_line(event))
+        cursor[0] = event["seq"]  # after it was shown: a stop in between shows it twice and never not at all
+
+    def busy() -> None:
+        sys.stderr.write("the store is busy, asking again\n")
+
+    try:
+        with _open(options, busy_seconds=1.0) as store:
+            status = watch(
+                store,
+                options.owner,
+                options.job,
+                show=show,
+                clock=clock,
+                sleep=sleep,
+                after=options.after,
+                timeout=options.timeout,
+                poll=options.poll,
+                busy=busy,
+            )
+    except KeyboardInterrupt:
+        sys.stderr.write(f"the job goes on; read on with --after {cursor[0]}\n")
+        return EXIT_INTERRUPTED
+    finally:
+        if bar is not None:
+            bar.clear()
+    ended = status["state"] in FINAL_STATES
+    out.line(status, _line(status))
+    if not out.as_json:
+        for sentence in out.person(status_text(status, stopped_waiting=not ended)):
+            sys.stdout.write(sentence + "\n")
+    return EXIT_FINE if status["state"] == "succeeded" else EXIT_WRONG
+
+
+def _events(options: argparse.Namespace, out: _Out, clock: _Clock, sleep: _Sleep) -> int:
+    with _open(options) as store:
+        events = store.events(options.owner, options.job, options.after, options.limit)
+    out.answer(events, *map(event_line, events))
+    return EXIT_FINE
+
+
+def _cancel(options: argparse.Namespace, out: _Out, clock: _Clock, sleep: _Sleep) -> int:
+    with _open(options) as store:
+        state = store.cancel(options.owner, options.job, now=clock)
+    taken = state in ("cancelled", "cancel_requested")
+    # What is done is done: "succeeded" is no confirmation of a cancel (C10-215).
+    remark = "" if taken else "; it had ended before, and nothing was changed"
+    out.answer({"id": options.job, "state": state}, f"job {options.job}: {state}{remark}")
+    return EXIT_FINE if taken else EXIT_WRONG
+
+
+def _result(options: argparse.Namespace, out: _Out, clock: _Clock, sleep: _Sleep) -> int:
+    with _open(options) as store:
+        try:
+            result = store.result(options.owner, options.job)
+        except JobError as refused:
+            if refused.code != "not_ready":
+                raise
+            # "not ready" of a job that failed would keep somebody waiting for ever.
+            raise JobError("not_ready", _line(store.get(options.owner, options.job))) from None
+    folder = _results(options)
+    data = result["data"]
+    tables = data["tables"] if _is_export(data) else []
+    if options.table is not None:
+        table = next((table for table in tables if table["by"] == options.table), None)
+        if table is None:
+            raise ExportError("table_missing", None, f"the result has no table by {options.table}")
+        content = read_table(folder, table).decode("utf-8")
+        out.answer({**table, "content": content}, *content.splitlines())
+        return EXIT_FINE
+    lines = [f"{result['artifact_id']}  sha256 {result['sha256']}"]
+    if tables:
+        lines.append(f"{data['month']}: {data['row_count']} rows, {data['total_cents']} cents")
+        lines += [f"by {t['by']}: {t['rows']} lines, {folder / t['file']}  sha256 {t['sha256']}" for t in tables]
+    else:
+        lines.append(json.dumps(data, ensure_ascii=True, sort_keys=True))
+    out.answer({**result, "folder": str(folder)}, *lines)
+    return EXIT_FINE
+
+
+def _is_export(data: object) -> bool:
+    """Say whether a result is one of `sales.export`; a store may hold those of other operations too."""
+    if type(data) is not dict or not {"month", "row_count", "total_cents", "tables"} <= set(data):
+        return False
+    names = {"by", "file", "rows", "bytes", "sha256"}
+    return type(data["tables"]) is list and all(type(t) is dict and names <= set(t) for t in data["tables"])
+
+
+def _list(options: argparse.Namespace, out: _Out, clock: _Clock, sleep: _Sleep) -> int:
+    with _open(options) as store:
+        jobs = store.list_jobs(options.owner, before=options.before, limit=options.limit)
+    out.answer(jobs, *map(_line, jobs))
+    return EXIT_FINE
+
+
+def _line(status: Mapping[str, Any]) -> str:
+    error = f" ({status['error']})" if status["error"] else ""
+    return (
+        f"job {status['id']}: {status['state']}{error}, attempt {status['attempt']}, {status['done']}/{status['total']}"
+    )
+
+
+# The worker ---------------------------------------------------------------------------------------
+
+
+def _work(options: argparse.Namespace, out: _Out, clock: _Clock, sleep: _Sleep) -> int:
+    path = _database(options)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pause = (lambda: sleep(options.pace)) if options.pace > 0 else None
+    exporter = Exporter(_results(options), inputs=options.inputs, pause=pause)
+    handler = Handler(exporter, temporary=(OSError,), limit=options.attempt_limit, discard=exporter.discard)
+    observe = _Observer(out)
+    with (
+        Worker(
+            path,
+            {SALES_EXPORT.tool: handler},
+            clock=clock,
+            sleep=sleep,
+            lease=options.lease,
+            poll=options.poll,
+            grace=options.grace,
+            name=options.name or f"worker-{os.getpid()}",
+            observe=observe,
+            # The handler does not return, so nothing else ends this process; its job is back in line.
+            overrun=lambda: os._exit(EXIT_FINE),
+        ) as worker,
+        _Signals(worker.stop),
+    ):
+        observe(Note("ready", 0, 0, f"pid {os.getpid()}"))
+        worker.run(jobs=options.jobs, drain=options.drain)
+    return EXIT_FINE
+
+
+class _Observer:
+    """Prints what a worker does, as long as anybody reads it."""
+
+    def __init__(self, out: _Out) -> None:
+        self._out = out
+
+    def __call__(self, note: Note) -> None:
+        if note.kind == "error" and note.detail == "handler_failed" and note.error is not None:
+            with suppress(OSError):  # the terminal is gone, the jobs are not
+                traceback.print_exception(note.error)  # the store gets the code only
+        said = {"note": note.kind, "job": note.job_id, "attempt": note.attempt, "detail": note.detail}
+        place = f"job {note.job_id} attempt {note.attempt}: " if note.job_id else ""
+        why = f" ({_reason(note.error)})" if isinstance(note.error, SalesError) else ""
+        try:
+            self._out.line(said, f"{place}{note.kind} {note.detail}".rstrip() + why)
+        except OSError:
+            self._out = _Silent(self._out.as_json)
+
+
+class _Silent(_Out):
+    def line(self, value: Mapping[str, Any], text: str) -> None:
+        pass
+
+
+class _Signals:
+    """Within the block, the first SIGTERM or Ctrl-C asks the worker to leave, and the second ends the process."""
+
+    def __init__(self, stop: Callable[[], None]) -> None:
+        self._stop = stop
+        self._asked = False
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> None:
+        for name in ("SIGTERM", "SIGINT", "SIGBREAK"):  # the last one is Windows' Ctrl-Break
+            number = getattr(signal, name, None)
+            if number is not None:
+                self._before[number] = signal.signal(number, self._handle)
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        # Nothing here may wait or print through a buffer: the signal may have come in the middle of either.
+        if self._asked:
+            _leave_at_once()
+        self._asked = True
+        self._stop()
+
+
+def _leave_at_once() -> NoReturn:
+    os._exit(EXIT_INTERRUPTED)
+
+
+# Upkeep ------------------------------------------------------------------------------------------
+
+
+def _sweep(options: argparse.Namespace, out: _Out, clock: _Clock, sleep: _Sleep) -> int:
+    with _open(options) as store:
+        counts = store.sweep(now=clock, limit=options.limit)
+    out.answer(counts, *(f"{name}: {count}" for name, count in counts.items()))
+    return EXIT_FINE
+
+
+def _prune(options: argparse.Namespace, out: _Out, clock: _Clock, sleep: _Sleep) -> int:
+    now = clock()
+    counts = {"results": 0, "keys": 0, "files": 0}
+    with _open(options) as store:
+        for _ in range(_MAX_BATCHES):
+            removed = store.prune(
+                now=now,
+                results_before=now - options.results_older,
+                keys_before=now - options.keys_older,
+                limit=options.limit,
+            )
+            for name, count in removed.items():
+                counts[name] += count
+            if not any(removed.values()):
+                break
+    for _ in range(_MAX_BATCHES):
+        gone = remove_leftovers(_results(options), _database(options), limit=options.limit)
+        counts["files"] += gone
+        if gone == 0:
+            break
+    out.answer(counts, *(f"{name} removed: {count}" for name, count in counts.items()))
+    return EXIT_FINE
+
+
+def _stats(options: argparse.Namespace, out: _Out, clock: _Clock, sleep: _Sleep) -> int:
+    with _open(options) as store:
+        owners = store.stats(now=clock)
+    refused = _refusals(_database(options))
+    waits = [figures["oldest_wait"] for figures in owners.values() if figures["oldest_wait"] is not None]
+    totals: dict[str, Any] = {
+        name: sum(figures[name] for figures in owners.values())
+        for name in ("queued", "running", "cancel_requested", "expired")
+    }
+    totals["oldest_wait"] = max(waits, default=None)
+    totals["late_deliveries_refused"] = sum(row["count"] for row in refused if row["verb"] in ("finish", "fail"))
+    totals["late_calls_refused"] = sum(row["count"] for row in refused)
+    out.answer(
+        {"totals": totals, "owners": owners, "refused": refused},
+        *(f"{name}: {_figure(value)}" for name, value in totals.items()),
+        *(f"owner {owner}: " + ", ".join(f"{k} {_figure(v)}" for k, v in row.items()) for owner, row in owners.items()),
+        *(f"refused, owner {row['owner']}: {row['verb']} {row['code']} {row['count']}" for row in refused),
+    )
+    return EXIT_FINE
+
+
+def _figure(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1f}" if isinstance(value, float) else str(value)
+
+
+def _refusals(database: Path) -> list[dict[str, Any]]:
+    path = log_path(database)
+    if not os.path.exists(path):  # no worker was ever refused
+        return []
+    with WorkerLog(path) as log:
+        return log.counts()
+
+
+# What may be typed -------------------------------------------------------------------------------
+
+
+def _database(options: argparse.Namespace) -> Path:
+    return Path(options.db) if options.db else default_database(os.environ, sys.platform, Path.home())
+
+
+def _results(options: argparse.Namespace) -> Path:
+    return Path(options.results or f"{_database(options)}.results")
+
+
+def _open(options: argparse.Namespace, **settings: Any) -> JobStore:
+    """Open a store that is there: to look for a job must not make an empty store."""
+    path = _database(options)
+    if not path.exists():
+        raise JobError("bad_input", f"there is no store at {path}; submit makes one")
+    return JobStore(path, [SALES_EXPORT], **settings)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m chapter10 jobs",
+        description="Exports that outlive the request: submit them, work them off, watch them.",
+        allow_abbrev=False,
+    )
+    verbs = parser.add_subparsers(dest="command", metavar="VERB", required=True)
+
+    def add(name: str, verb: Callable[..., int], text: str, *, owner: bool = False, job: bool = False) -> Any:
+        sub = verbs.add_parser(name, help=text, description=text, allow_abbrev=False)
+        sub.set_defaults(verb=verb, results=None)
+        sub.add_argument("--db", type=_named, help="the store's file (default: in your data folder)")
+        sub.add_argument("--json", action="store_true", help="answer in JSON")
+        if owner:
+            sub.add_argument("--owner", default="local", help="a trusted identity; it is believed (default: local)")
+        if job:
+            sub.add_argument("job", type=int, help="the job's number")
+        return sub
+
+    submit = add("submit", _submit, "accept an export of one month of a sales file", owner=True)
+    submit.add_argument("--month", required=True, help="YYYY-MM")
+    submit.add_argument("--sales", required=True, help="a CSV with order_id,month,amount_cents and perhaps day,product")
+    submit.add_argument("--key", type=_named, help="names the intent (default: this month of this very file)")
+    submit.add_argument("--deadline", type=_positive, default=3600.0, help="seconds from now (default 3600)")
+    submit.add_argument("--max-attempts", type=int, default=3, help="all attempts, the first included (default 3)")
+    submit.add_argument("--capacity", type=int, default=1000, help="the most live jobs of all owners (default 1000)")
+    submit.add_argument("--owner-capacity", type=int, help="the most live jobs of this owner (default: no own limit)")
+
+    work = add("work", _work, "do jobs until SIGTERM or Ctrl-C")
+    work.add_argument("--lease", type=_positive, default=10.0, help="seconds of a claim and of a renewal (default 10)")
+    work.add_argument("--grace", type=_positive, default=10.0, help="seconds to leave in when asked (default 10)")
+    work.add_argument("--poll", type=_positive, default=0.05, help="seconds between two looks when idle (default 0.05)")
+    work.add_argument("--attempt-limit", type=_positive, help="the most seconds of one attempt (default: no own limit)")
+    work.add_argument("--jobs", type=_count, help="leave after so many attempts")
+    work.add_argument("--drain", action="store_true", help="leave when no job is live any more")
+    work.add_argument("--results", type=_named, help="the folder of the tables (default: beside the store)")
+    work.add_argument("--inputs", type=_named, help="the folder that sales files must lie in (default: anywhere)")
+    work.add_argument("--name", type=_named, help="how the log calls this worker (default: worker- and the process id)")
+    work.add_argument("--pace", type=_age, default=0.0, help="seconds to wait at each step, for whoever watches")
+
+    add("status", _status, "what a job is doing", owner=True, job=True)
+    watching = add("watch", _watch, "show a job's events until it ends", owner=True, job=True)
+    watching.add_argument("--after", type=int, default=0, help="the seq of the last event that you have")
+    watching.add_argument("--timeout", type=_positive, help="seconds of your patience; the job does not learn of it")
+    watching.add_argument("--poll", type=_positive, default=0.2, help="seconds between two looks (default 0.2)")
+    events = add("events", _events, "a job's events after a cursor", owner=True, job=True)
+    events.add_argument("--after", type=int, default=0, help="the seq of the last event that you have")
+    events.add_argument("--limit", type=int, default=100, help="the most events (default 100)")
+    add("cancel", _cancel, "ask for a job to be stopped", owner=True, job=True)
+    result = add("result", _result, "the result of a job that succeeded", owner=True, job=True)
+    result.add_argument("--table", choices=("day", "product", "month"), help="print this table, after checking it")
+    result.add_argument("--results", type=_named, help="the folder of the tables (default: beside the store)")
+    listing = add("list", _list, "an owner's jobs, newest first", owner=True)
+    listing.add_argument("--before", type=int, help="only jobs with a smaller number")
+    listing.add_argument("--limit", type=int, default=50, help="the most jobs (default 50)")
+
+    sweep = add("sweep", _sweep, "end the jobs that nobody can run any more")
+    sweep.add_argument("--limit", type=int, default=100, help="the most jobs (default 100)")
+    prune = add("prune", _prune, "remove old results, keys and tables")
+    prune.add_argument("--results-older", type=_age, default=7 * _DAY, help="seconds since the end (default 7 days)")
+    prune.add_argument("--keys-older", type=_age, default=30 * _DAY, help="seconds since the end (default 30 days)")
+    prune.add_argument("--limit", type=int, default=100, help="the most rows of one transaction (default 100)")
+    prune.add_argument("--results", type=_named, help="the folder of the tables (default: beside the store)")
+    add("stats", _stats, "live work, waits, expired leases and refused deliveries, per owner")
+    return parser
+
+
+def _named(text: str) -> str:
+    """Refuse an empty text, which an unset variable of a shell leaves: it is not the default that was meant."""
+    if not text:
+        raise argparse.ArgumentTypeError("an empty text")
+    return text
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if number < 0:
+        raise argparse.ArgumentTypeError("below 0")
+    return number
+
+
+def _positive(text: str) -> float:
+    return _number(text, 0.001, 366 * _DAY)
+
+
+def _age(text: str) -> float:
+    return _number(text, 0, 1e9)
+
+
+def _number(text: str, low: float, high: float) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not low <= value <= high:  # NaN neither
+        raise argparse.ArgumentTypeError(f"not a number of seconds from {low:g} to {high:g}")
+    return value

@@ -1,0 +1,546 @@
+"""One conversation with tools: find, load, authorize, invoke, stream, budget, and the next request.
+
+    ask ----> request ----> the model ----> turn: its calls run while it is still writing
+                 ^                            |  progress and results, as they come
+                 +---- the transcript <-------+  one answer for every call, at every exit
+
+A program brings the model, the tools (`companions.tools.registry`) and the limits (`companions.tools.result_budget`):
+
+    gateway = Gateway(registry, budget, grants=read_grants, approve=ask_somebody)
+    gateway.ask("Is order A paid?")
+    while not gateway.finished:
+        request = gateway.request()
+        async with gateway.turn(model(request.tools, request.messages)) as turn:
+            async for update in turn:
+                show(update.message)
+
+What a user of this module may rely on
+    W1  The model reaches a handler only through `ToolRegistry.invoke`, and only with a definition that was
+        loaded before and is still the registered one. Permission is asked for at the moment of execution.
+    W2  At every exit of a turn (done, interrupted, failed, abandoned by its consumer) the transcript is
+        valid: each call has one result, in the order of the calls, in the very next message.
+    W3  The transcript only grows. What a request has sent is the beginning of the next one, byte for byte.
+    W4  After an interruption nothing starts, and there is no further request until the user asks again.
+    W5  What a model reads of a failure is its code, a fixed text and the places of wrong arguments: no value,
+        and nothing of an exception.
+    W6  Progress from a handler in a thread arrives before the result of its call, in its order, and never
+        makes the handler wait. While the loop is busy the newest `KEEP_PROGRESS` reports of a call are kept.
+
+The model sees two tools always, `tools.search` and `results.read`; all others it finds. The definitions that
+a search loads stand in its result and not in the list of tools, because that list is the head of every
+request: a tool added to it would change all the bytes that follow. They are never cut and never replaced.
+
+An answer that breaks off on its way (its stream raises) keeps the calls that had come, each with its answer,
+since some may have had their effect; without any call nothing of it is kept. Its error is raised at the end
+of the turn. Arguments that are no JSON object stand in the transcript as an empty object, and half a character
+that the model wrote stands there as U+FFFD: what is sent is UTF-8, or no later request would be taken.
+
+What it does not do: it asks no model, keeps nothing across processes but the state of the budget, and
+decides nothing about the order of calls. One task at a time; everything belongs to one event loop.
+
+Source: the orchestration document, section 8.7 (claims C8-075 to C8-082), and the document on the tool
+registry, its last section (claims T6-016, T6-043).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import threading
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Collection, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Final
+
+from chapter10.canonical import CodedError, canonical, is_unicode
+from chapter10.catalog import BUDGET_BYTES, CatalogError, Grants
+from chapter10.companions.tools.executor import KEEP_PROGRESS, StreamingToolExecutor, ToolState, Update
+from chapter10.companions.tools.registry import ApprovalRequest, ToolRegistry, ToolSpec
+from chapter10.companions.tools.result_budget import BudgetReport, Message, ResultBudget
+from chapter10.companions.tools.result_text import whole_characters
+from chapter10.companions.tools.tool_calls import (
+    USER_INTERRUPT,
+    CallFailure,
+    CancelScope,
+    ExecutorError,
+    ProgressSink,
+    ToolCall,
+    ToolResult,
+    parse_arguments,
+)
+from chapter10.companions.tools.tool_spec import MAX_OUTPUT_CHARS, RETRYABLE, TEXTS
+
+__all__ = [
+    "MAX_MESSAGES",
+    "READ_TOOL",
+    "SEARCH_TOOL",
+    "Gateway",
+    "GatewayError",
+    "Request",
+    "ThreadProgress",
+    "Turn",
+    "answer_of",
+]
+
+SEARCH_TOOL: Final = "tools.search"
+READ_TOOL: Final = "results.read"
+MAX_MESSAGES: Final = 100_000
+"""Messages of one conversation."""
+_READ_CHARS: Final = 100_000
+"""The most characters that one `results.read` gives."""
+_STREAM_GRACE_SECONDS: Final = 5.0
+"""How long the stream of a model may take to close."""
+_NOT_LOADED: Final = f"No tool of this name is loaded. Find it with {SEARCH_TOOL}. The call was not made."
+
+_SEARCH_PARAMETERS: Final = {
+    "type": "object",
+    "properties": {
+        "query": {"type": "string", "minLength": 1, "maxLength": 1000},
+        "limit": {"type": "integer", "minimum": 1, "maximum": 20},
+    },
+    "required": ["query"],
+    "additionalProperties": False,
+}
+_READ_PARAMETERS: Final = {
+    "type": "object",
+    "properties": {
+        "path": {"type": "string", "maxLength": 200},
+        "start": {"type": "integer", "minimum": 0},
+        "max_chars": {"type": "integer", "minimum": 1, "maximum": _READ_CHARS},
+    },
+    "required": ["path"],
+    "additionalProperties": False,
+}
+
+
+class GatewayError(CodedError, ValueError):
+    """Raised for a call that does not fit the state of the conversation; nothing was changed.
+
+    `bad_input`, `turn_open` (the model is still answering), `interrupted` (the user has to ask again),
+    `nothing_asked` (the last word is the model's), `duplicate_call` (an id that was used before),
+    `stream_cancelled` (the model's stream ended by a cancel of its own), `conversation_full`. `reason` says
+    it in a few words.
+    """
+
+    reason: str
+
+    def __init__(self, code: str, reason: str = "") -> None:
+        super().__init__(code)
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is sent to the model: the tools that it always has, and the messages within their budget."""
+
+    tools: list[dict[str, Any]]
+    messages: list[Message]
+    report: BudgetReport
+
+
+class Gateway:
+    """One conversation. `transcript` is all that was said, with whole results where the tool's limit allows.
+
+    `grants`: the permissions of the user, or a function that reads them anew at every execution. `approve`:
+    asks somebody about an irreversible write; without it such a call is answered `approval_required`.
+    `shell`: names of tools whose failure ends the other calls of the same answer. `remaining`: seconds that
+    the whole task has left. `limit`: safe calls at once. `definition_bytes`: budget of one search.
+    `observe(call_id, state)`: hears what becomes of each call. A model gives no business keys, so each write in the
+    registry makes its own (`ToolSpec.idempotency_key`). Raises `GatewayError` (`bad_input`).
+    """
+
+    def __init__(
+        self,
+        registry: ToolRegistry,
+        budget: ResultBudget,
+        *,
+        grants: Grants | Callable[[], Grants] = (),
+        approve: bool | Callable[[ApprovalRequest], bool | Awaitable[bool]] = False,
+        shell: Collection[str] = (),
+        remaining: Callable[[], float] | None = None,
+        limit: int = 10,
+        definition_bytes: int = BUDGET_BYTES,
+        observe: Callable[[str, ToolState], None] | None = None,
+    ) -> None:
+        if isinstance(shell, str):
+            raise GatewayError("bad_input", "shell is a collection of names")
+        for name in sorted(registry.catalog().tools):
+            spec = registry.get(name)
+            if spec is not None and spec.effect != "read" and spec.idempotency_key is None:
+                raise GatewayError("bad_input", f"{name} is a write that makes no business key")
+        self._registry = registry
+        self._budget = budget
+        self._grants = grants
+        self._approve = approve
+        self._shell = frozenset(shell)
+        self._remaining = remaining
+        self._limit = limit
+        self._definition_bytes = definition_bytes
+        self._observe = observe
+        self._resident = ToolRegistry()
+        for spec in (self._search_spec(), self._read_spec()):
+            self._resident.register(spec)
+            budget.exempt(spec.name)
+        tools = self._resident.catalog().tools
+        self._tools = [tools[name].definition() for name in (SEARCH_TOOL, READ_TOOL)]
+        self._loaded: dict[str, dict[str, Any]] = {}
+        self._transcript: list[Message] = []
+        self._call_ids: set[str] = set()
+        self._query = CancelScope()
+        self._silent = False  # the model has answered, with nothing
+        self._turn: Turn | None = None
+
+    # -- The conversation ------------------------------------------------------------------------------
+
+    def ask(self, text: str) -> None:
+        """Add what the user says; a new query begins.
+
+        Raises `GatewayError`: `bad_input`, `turn_open`, `conversation_full`.
+        """
+        if not isinstance(text, str) or not text.strip() or not is_unicode(text):
+            raise GatewayError("bad_input", "no text, or half a character in it")
+        self._refuse_open_turn()
+        self._refuse_more_messages(1)
+        self._transcript.append({"role": "user", "content": [{"type": "text", "text": text}]})
+        self._query = CancelScope()
+        self._silent = False
+
+    def request(self) -> Request:
+        """Return what is to be sent now; the budget decides about the results that it has not seen (C8-080).
+
+        Raises `GatewayError`: `turn_open`, `interrupted`, `nothing_asked`; `BudgetError` (`state_full`).
+        """
+        self._refuse_to_go_on()
+        messages, report = self._budget.apply(self._transcript)
+        return Request(copy.deepcopy(self._tools), messages, report)
+
+    def turn(self, answer: AsyncIterable[Mapping[str, Any]]) -> Turn:
+        """Return the turn in which the calls of one model answer run; see `Turn`.
+
+        `answer` gives the blocks as they come: text, and `tool_use` with an `input` that is a dict or JSON
+        text; a call in which the answer was cut off has `"cut_off": True`.
+        Raises `GatewayError`: `turn_open`, `interrupted`, `nothing_asked`, `conversation_full`.
+        """
+        self._refuse_to_go_on()
+        self._refuse_more_messages(2)
+        return Turn(self, answer)
+
+    def interrupt(self) -> bool:
+        """Stop everything for the user; False when it was stopped before."""
+        return self._query.cancel(USER_INTERRUPT)
+
+    @property
+    def finished(self) -> bool:
+        """Whether there is nothing to send: the model had the last word, the user interrupted, or nobody asked."""
+        last = self._transcript[-1] if self._transcript else None
+        return last is None or last["role"] == "assistant" or self._silent or self._query.cancelled
+
+    @property
+    def transcript(self) -> list[Message]:
+        """A copy of all messages."""
+        return copy.deepcopy(self._transcript)
+
+    @property
+    def loaded(self) -> list[str]:
+        """The names of the tools whose definition the model has."""
+        return sorted(self._loaded)
+
+    # -- One call --------------------------------------------------------------------------------------
+
+    async def run(self, call: ToolCall, progress: ProgressSink) -> Any:
+        """Run one call through the registry and return what the model reads; the `run` of the executor."""
+        reports = ThreadProgress(progress)
+        if call.name in (SEARCH_TOOL, READ_TOOL):
+            answer = await self._resident.invoke(call.name, call.arguments, explain=True)
+        elif call.name not in self._loaded:
+            return CallFailure(_failure_text("unknown_tool", _NOT_LOADED), "unknown_tool", local=True)
+        else:
+            answer = await self._registry.invoke(
+                call.name,
+                call.arguments,
+                grants=self._grants,
+                approved=self._approve,
+                loaded=self._loaded[call.name],
+                remaining=self._remaining,
+                explain=True,
+                progress=reports,
+            )
+        return answer_of(answer)
+
+    def is_safe(self, call: ToolCall, arguments: Any) -> bool:
+        """Whether a call may run beside others, from its parsed arguments."""
+        registry = self._resident if call.name in (SEARCH_TOOL, READ_TOOL) else self._registry
+        return registry.is_concurrency_safe(call.name, arguments)
+
+    def _executor(self) -> StreamingToolExecutor:
+        return StreamingToolExecutor(
+            self.run,
+            is_safe=self.is_safe,
+            query=self._query,
+            limit=self._limit,
+            shape_result=self._shape,
+            observe=self._observe,
+        )
+
+    def _shape(self, call: ToolCall, content: Any, is_error: bool) -> Any:
+        return self._budget.shape_result(call.call_id, call.name, content, is_error=is_error).content
+
+    def _call(self, block: Mapping[str, Any]) -> ToolCall:
+        """Make the call of a `tool_use` block. Raises `GatewayError`: `bad_input`, `duplicate_call`."""
+        call_id, name = block.get("id"), block.get("name")
+        if not isinstance(call_id, str) or not isinstance(name, str):
+            raise GatewayError("bad_input", "a call without id or name")
+        if call_id in self._call_ids:
+            raise GatewayError("duplicate_call")
+        spec = self._registry.get(name)
+        read_only = name in (SEARCH_TOOL, READ_TOOL) or (spec is not None and spec.effect == "read")
+        arguments, cut_off = block.get("input", {}), block.get("cut_off", False)
+        return ToolCall(call_id, name, arguments, cut_off, cancels_siblings=name in self._shell, read_only=read_only)
+
+    # -- The tools that are always there -----------------------------------------------------------------
+
+    def _search_spec(self) -> ToolSpec:
+        async def search(query: str, limit: int = 3) -> dict[str, Any]:
+            grants = self._grants() if callable(self._grants) else self._grants
+            catalog = self._registry.catalog()
+            hits: list[dict[str, Any]] = []
+            try:
+                hits = catalog.search(query, grants, int(limit))
+                definitions = catalog.load(hits, grants, self._definition_bytes)
+            except CatalogError as error:
+                return {"hits": hits, "loaded": [], "refused": error.code}
+            self._loaded.update({definition["name"]: definition for definition in definitions})
+            return {"loaded": definitions}
+
+        return ToolSpec(
+            SEARCH_TOOL,
+            "Find tools by words and load the definitions of the best ones.",
+            "read",
+            timeout_seconds=10,
+            max_attempts=1,
+            max_output_chars=MAX_OUTPUT_CHARS,
+            handler=search,
+            parameters=_SEARCH_PARAMETERS,
+            redact=_unchanged,  # a definition is a contract and stays as it is registered
+        )
+
+    def _read_spec(self) -> ToolSpec:
+        async def read(path: str, start: int = 0, max_chars: int = _READ_CHARS) -> str:
+            return self._budget.store.read(path, int(start), int(max_chars))
+
+        return ToolSpec(
+            READ_TOOL,
+            "Read a stored result, or a part of it, by the path that its preview names.",
+            "read",
+            timeout_seconds=60,
+            max_attempts=1,
+            max_output_chars=_READ_CHARS,
+            handler=read,
+            parameters=_READ_PARAMETERS,
+            concurrency_safe=True,
+            redact=_unchanged,  # it was redacted before it was stored
+        )
+
+    # -- The transcript --------------------------------------------------------------------------------
+
+    def _refuse_open_turn(self) -> None:
+        if self._turn is not None:
+            raise GatewayError("turn_open")
+
+    def _refuse_to_go_on(self) -> None:
+        self._refuse_open_turn()
+        if self._query.cancelled:
+            raise GatewayError("interrupted")
+        if self.finished:
+            raise GatewayError("nothing_asked")
+
+    def _refuse_more_messages(self, count: int) -> None:
+        if len(self._transcript) + count > MAX_MESSAGES:
+            raise GatewayError("conversation_full")
+
+    def _end_turn(self, blocks: list[Message], results: list[ToolResult], *, broke_off: bool) -> None:
+        """Add the answer as far as it came, then one result for each of its calls, in one step."""
+        self._turn = None
+        if not blocks and not broke_off:
+            self._silent = True
+        if blocks and (results or not broke_off):
+            self._transcript.append({"role": "assistant", "content": list(blocks)})  # a stubborn stream has the other
+            if results:
+                self._transcript.append({"role": "user", "content": [_result_block(result) for result in results]})
+
+
+class Turn:
+    """One answer of the model: its calls run while it is being written; iterate once for progress and results.
+
+    It is used with `async with`; leaving it in any way stops what still runs, waits for it, and completes
+    the transcript. Leaving it before the answer is complete is an interruption. The error of the model's
+    stream, if there was one, is raised at the end. `results`: the answers so far, in the order of the calls.
+    """
+
+    def __init__(self, gateway: Gateway, answer: AsyncIterable[Mapping[str, Any]]) -> None:
+        self.results: list[ToolResult] = []
+        self._gateway = gateway
+        self._answer = answer
+        self._blocks: list[Message] = []
+        self._error: Exception | None = None
+        self._stopping = False
+
+    async def __aenter__(self) -> Turn:
+        self._gateway._refuse_to_go_on()
+        self._gateway._turn = self
+        self._executor = self._gateway._executor()
+        self._updates = self._iterate()
+        self._feeder = asyncio.get_running_loop().create_task(self._feed())
+        self._scope = CancelScope(self._gateway._query, lambda reason: self._stop_feeding())
+        return self
+
+    def __aiter__(self) -> AsyncGenerator[Update, None]:
+        """Return progress at once and results in order, while the model still writes and until all is answered."""
+        return self._updates
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not self._feeder.done():
+            self._gateway.interrupt()
+        try:
+            await self._updates.aclose()
+            await asyncio.wait({self._feeder}, timeout=_STREAM_GRACE_SECONDS)
+        finally:
+            try:
+                await self._executor.aclose()
+            finally:
+                self._close()
+        if error is None and self._error is not None:
+            raise self._error
+
+    async def _iterate(self) -> AsyncGenerator[Update, None]:
+        async with aclosing(self._executor.updates()) as updates:
+            async for update in updates:
+                self._keep(update)
+                yield update
+
+    async def _feed(self) -> None:
+        """Take the blocks as they come, until the answer ends, breaks or is stopped."""
+        try:
+            async for block in self._answer:
+                self._take(block)
+        except asyncio.CancelledError:
+            if not self._stopping:  # the stream's own, and not ours
+                self._error = GatewayError("stream_cancelled")
+                self._executor.discard()
+            raise
+        except Exception as error:
+            self._error = error
+            self._executor.discard()
+        finally:
+            self._executor.end_input()
+
+    def _take(self, block: Mapping[str, Any]) -> None:
+        """Note a block; a call starts at once if it may."""
+        kind = block.get("type") if isinstance(block, Mapping) else None
+        if kind == "text" and isinstance(block.get("text"), str):
+            if block["text"].strip():
+                self._blocks.append({"type": "text", "text": whole_characters(block["text"])})
+        elif kind == "tool_use":
+            call = self._gateway._call(block)
+            noted = {"type": "tool_use", "id": call.call_id, "name": call.name, "input": _input(call)}
+            self._executor.add(call)  # what it refuses is not noted and needs no answer
+            self._gateway._call_ids.add(call.call_id)
+            self._blocks.append(noted)
+        else:
+            raise GatewayError("bad_input", "a block that is neither text nor a call")
+
+    def _stop_feeding(self) -> None:
+        self._stopping = True
+        self._executor.end_input()
+        self._feeder.cancel()
+
+    def _keep(self, update: Update) -> None:
+        if isinstance(update.message, ToolResult):
+            self.results.append(update.message)
+
+    def _close(self) -> None:
+        """Collect the last answers and complete the transcript."""
+        for update in self._executor.ready():
+            self._keep(update)
+        self._scope.close()
+        if self._executor.cancelled:
+            self._gateway.interrupt()  # also when the consumer left: nobody goes on from here
+        self._gateway._end_turn(self._blocks, self.results, broke_off=self._error is not None)
+
+
+class ThreadProgress:
+    """Brings the progress of one call to its event loop, from whatever thread reports it (W6)."""
+
+    __slots__ = ("_lock", "_loop", "_scheduled", "_sink", "_thread", "_waiting")
+
+    def __init__(self, sink: ProgressSink) -> None:
+        self._sink = sink
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+        self._lock = threading.Lock()
+        self._waiting: deque[Any] = deque(maxlen=KEEP_PROGRESS)
+        self._scheduled = False
+
+    def __call__(self, data: Any) -> None:
+        """Report `data`; never waits and never raises because of the loop."""
+        if threading.get_ident() == self._thread:
+            self._sink(data)
+            return
+        with self._lock:
+            self._waiting.append(data)
+            if self._scheduled:
+                return
+            try:
+                self._loop.call_soon_threadsafe(self._drain)
+            except RuntimeError:  # the loop is closed: nobody listens any more
+                return
+            self._scheduled = True
+
+    def _drain(self) -> None:
+        with self._lock:
+            waiting = list(self._waiting)
+            self._waiting.clear()
+            self._scheduled = False
+        for data in waiting:
+            self._sink(data)
+
+
+def answer_of(answer: Mapping[str, Any]) -> Any:
+    """Return what the model reads of an answer of `ToolRegistry.invoke`: its data, or a `CallFailure`.
+
+    Data that was cut says so. A failure is local, which ends no other call, unless the tool itself failed
+    (X-31). Source: claims T6-024, T6-041.
+    """
+    if answer["ok"]:
+        data: str = answer["data"]
+        if answer.get("truncated"):
+            data += f"\n[Cut: the first {len(data)} of {answer['original_length']} characters.]"
+        return data
+    code = answer["error"]
+    text = _failure_text(code, TEXTS[code], answer.get("problems"))
+    return CallFailure(text, code, local=code != "tool_failure")
+
+
+def _failure_text(code: str, text: str, problems: object = None) -> str:
+    failure: dict[str, Any] = {"error": code, "retryable": RETRYABLE[code], "text": text}
+    return canonical({**failure, "problems": problems} if problems else failure)
+
+
+def _result_block(result: ToolResult) -> Message:
+    block = {"type": "tool_result", "tool_use_id": result.call_id, "content": result.content}
+    return {**block, "is_error": True} if result.is_error else block
+
+
+def _input(call: ToolCall) -> dict[str, Any]:
+    try:
+        return parse_arguments(call)
+    except ExecutorError:
+        return {}
+
+
+def _unchanged(text: str) -> str:
+    return text

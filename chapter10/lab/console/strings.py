@@ -1,0 +1,194 @@
+"""What a reader is asked and told, in Chinese and in English, and which of the two it is.
+
+A `Text` is one sentence in both languages with the same `{placeholders}`. `TABLE` holds the sentences of
+the programs by id; the questions and exercises carry their texts in their own data modules, as `Text`s too.
+
+The language is `--lang`, else `CHAPTER10_LANG`, else Chinese if the locale is Chinese and the output can
+carry it, else English. Names, keys, codes and file names are never translated.
+
+What it does not do: no plural forms, no third language, no catalogue files.
+Source: claims C10-277, C10-313.
+"""
+
+from __future__ import annotations
+
+import locale
+import os
+import sys
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+__all__ = ["LANGUAGES", "TABLE", "VARIABLE", "Text", "choose_language", "say"]
+
+LANGUAGES: Final = ("zh", "en")
+VARIABLE: Final = "CHAPTER10_LANG"
+"""The environment variable that chooses the language; any other value than `LANGUAGES` is ignored."""
+
+_PROBE: Final = "预测"
+
+
+class Text(NamedTuple):
+    """One sentence in both languages, with the same placeholders."""
+
+    zh: str
+    en: str
+
+    def in_language(self, language: str, **values: object) -> str:
+        """Return the sentence in `language` (English unless it is `zh`) with its placeholders filled in."""
+        return (self.zh if language == "zh" else self.en).format(**values)
+
+
+def choose_language(
+    wanted: str | None = None,
+    *,
+    environment: Mapping[str, str] | None = None,
+    locale_name: str | None = None,
+    encoding: str | None = None,
+) -> str:
+    """Return `zh` or `en` by the rule of this module.
+
+    `wanted`: what `--lang` says. The others are those of this process unless they are given.
+    """
+    variables = os.environ if environment is None else environment
+    for choice in (wanted, variables.get(VARIABLE)):
+        if choice in LANGUAGES:
+            return choice
+    if locale_name is None:
+        named = (variables.get(name) for name in ("LC_ALL", "LC_MESSAGES", "LANG"))
+        locale_name = next(filter(None, named), None) or locale.getlocale()[0] or ""
+    is_chinese = locale_name.casefold().startswith(("zh", "chinese"))
+    return "zh" if is_chinese and _can_carry(encoding or sys.stdout.encoding) else "en"
+
+
+def _can_carry(encoding: str | None) -> bool:
+    try:
+        _PROBE.encode(encoding or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True
+
+
+def say(name: str, language: str, **values: object) -> str:
+    """Return the sentence `name` of the table. Raises `KeyError` for a name or a value that is missing."""
+    return TABLE[name].in_language(language, **values)
+
+
+TABLE: Final[Mapping[str, Text]] = {
+    # Predict, then run
+    "predict.code": Text("将要运行的代码：", "The code that will run:"),
+    "predict.choose": Text("你的猜测（{letters}；直接回车跳过）：", "Your guess ({letters}; an empty line skips it):"),
+    "predict.unknown": Text("请输入其中一个字母：{letters}。", "Please type one of these letters: {letters}."),
+    "predict.silent": Text(
+        "标准输入不是终端，不等待输入：问题照常列出，猜测记作 -。请用 --answers b,a 作答。",
+        "Standard input is no terminal, so nothing is read: the guesses are -. Answer with --answers b,a.",
+    ),
+    "predict.run": Text("现在运行。结果：", "Now it runs. The result:"),
+    "predict.timeline": Text("按先后顺序，发生了什么：", "What happened, in order:"),
+    "predict.more": Text(
+        "另有 {count} 幅图没有列出，见 reports/companion-evidence.md。",
+        "Pictures that are left out: {count}. They are in reports/companion-evidence.md.",
+    ),
+    "predict.compare": Text("对照：", "Compare:"),
+    "predict.guess": Text("你的猜测", "your guess"),
+    "predict.result": Text("运行结果", "the result"),
+    "predict.same": Text("相同", "same"),
+    "predict.different": Text("不同", "different"),
+    "predict.no_guess": Text("没有猜", "no guess"),
+    "predict.no_option": Text("不在选项之中", "none of the options"),
+    "predict.section": Text("章节", "section"),
+    "predict.function": Text("代码", "code"),
+    "predict.test": Text("测试", "test"),
+    "predict.reason": Text("原因", "reason"),
+    "predict.change": Text("现在改一处，先猜再运行：", "Now change one thing, guess, and run it:"),
+    "predict.saved": Text("你的猜测已保存到 {path}", "The guesses are in {path}"),
+    "predict.not_saved": Text(
+        "[!] 猜测没有保存：{reason}。不影响运行。",
+        "[!] The guesses were not saved: {reason}. The run is not affected.",
+    ),
+    # Doctor
+    "doctor.fine": Text("[OK] 这台机器什么都不缺。", "[OK] This machine lacks nothing."),
+    "doctor.lacks": Text("[X] 缺少 {count} 项条件，见上。", "[X] {count} conditions are not met, see above."),
+    "doctor.python": Text("需要 3.11 或更高版本", "3.11 or later is needed"),
+    "doctor.sqlite": Text("需要 SQLite 3.34 或更高版本", "SQLite 3.34 or later is needed"),
+    "doctor.sqlite_reset": Text(
+        "可以运行；但这个版本的 WAL 模式有一个极少见的缺陷（两个连接同时写入并做检查点），"
+        "从 3.51.3 起修复，3.50.7 与 3.44.6 也已修复。真实数据请用修复后的版本",
+        "it will do, but WAL of this version has a very rare bug (two connections that write and checkpoint at once), "
+        "fixed from 3.51.3 on and in 3.50.7 and 3.44.6; for real data take a fixed version",
+    ),
+    "doctor.encoding": Text(
+        "终端不能显示中文：中文会以 \\u 转义出现，数值不受影响；--lang en 用英文",
+        "the console cannot show Chinese: it comes out as \\u escapes, no value changes; use --lang en",
+    ),
+    "doctor.folder": Text("请在含有 chapter10 的文件夹里执行", "run from the folder that contains chapter10"),
+    "doctor.write": Text("不能在这里建立 my_work：{reason}", "my_work cannot be made here: {reason}"),
+    "doctor.database": Text("不能在临时文件夹里建数据库：{reason}", "no database in the temporary folder: {reason}"),
+    # A reader's file
+    "file.utf_16": Text(
+        "文件存成了 UTF-16。请在编辑器里另存为 UTF-8。", "The file is saved as UTF-16. Save it as UTF-8."
+    ),
+    "file.zero_bytes": Text("文件里有零字节。请另存为 UTF-8。", "The file holds zero bytes. Save it as UTF-8."),
+    "file.not_utf_8": Text(
+        "文件不是 UTF-8（可能存成了 GBK）。请在编辑器里另存为 UTF-8。",
+        "The file is not UTF-8 (perhaps GBK). Save it as UTF-8.",
+    ),
+    "file.unknown_encoding": Text(
+        "文件开头声明了 Python 不认识的编码。请删去那一行，存为 UTF-8。",
+        "The first lines declare an encoding that Python lacks. Delete that line and save as UTF-8.",
+    ),
+    "file.too_long": Text("文件超过一百万字节。", "The file is longer than a million bytes."),
+    # Exercises
+    "exercises.head": Text("十四个练习；你的文件在 {folder}", "Fourteen exercises; your files are in {folder}"),
+    "exercises.concept": Text("概念", "concept"),
+    "exercises.code": Text("动手", "code"),
+    "exercises.design": Text("设计", "design"),
+    "exercises.not_started": Text("未开始", "not started"),
+    "exercises.passed": Text("通过", "passed"),
+    "exercises.failed": Text("未通过：{check}", "fails at {check}"),
+    "exercises.written": Text("写了 {filled}/{total} 个标题", "{filled} of {total} headings written"),
+    "exercises.commands": Text(
+        "start N 开始   check N 检查   hint N 提示   answer N 答案   reset N 重来",
+        "start N   check N   hint N   answer N   reset N",
+    ),
+    "exercises.started": Text("[OK] 你的文件：{path}", "[OK] your file: {path}"),
+    "exercises.is_there": Text(
+        "[OK] 文件已经存在，原样保留：{path}", "[OK] your file is there already and was left as it is: {path}"
+    ),
+    "exercises.reset": Text("[OK] 重新开始：{path}", "[OK] back at the start: {path}"),
+    "exercises.kept": Text("原来的文件已保存为：{path}", "what you had is in: {path}"),
+    "exercises.next": Text("下一步：", "Next:"),
+    "exercises.edit": Text("用编辑器写完这个文件，然后：", "Finish that file in an editor, then:"),
+    "exercises.all_pass": Text("[OK] 练习 {number} 通过。", "[OK] exercise {number} passes."),
+    "exercises.all_written": Text(
+        "[OK] 每个标题下都写了。请自己对照答案；程序不给文字打分。",
+        "[OK] every heading is written. Compare with the answer yourself; no program judges prose.",
+    ),
+    "exercises.to_write": Text("[X] 还有 {count} 个标题没有写。", "[X] {count} headings are still to write."),
+    "exercises.nothing_yet": Text("[ ] 练习 {number} 还没有开始。", "[ ] exercise {number} is not started."),
+    "exercises.untouched": Text(
+        "文件已经建好，但还没有动笔：{path}", "the file is there, with nothing written yet: {path}"
+    ),
+    "exercises.called": Text("做了", "called"),
+    "exercises.got": Text("得到", "got"),
+    "exercises.expected": Text("应当", "expected"),
+    "exercises.why": Text("原因", "why"),
+    "exercises.claim": Text("依据", "claim"),
+    "exercises.lanes": Text("会出错的次序中最短的一个：", "The shortest order of this kind:"),
+    "exercises.printed": Text("你的文件打印了：", "Your file printed:"),
+    "exercises.timeout": Text(
+        "{seconds} 秒后还没有结束，已被终止。多半是死循环，或者在等永远不会来的东西。",
+        "It had not ended after {seconds} seconds and was stopped: probably a loop without an end, or a wait in vain.",
+    ),
+    "exercises.ended": Text(
+        "你的代码结束了整个进程（退出码 {code}），检查没有做完。",
+        "Your code ended the whole process (exit code {code}) before the check was done.",
+    ),
+    "exercises.broken": Text("[X] 检查没能进行：{reason}", "[X] the check could not be made: {reason}"),
+    "exercises.doctor": Text("请运行 python -m chapter10 doctor", "Run python -m chapter10 doctor"),
+    "exercises.hint": Text("提示 {step}/{steps}：{text}", "Hint {step} of {steps}: {text}"),
+    "exercises.no_answer_yet": Text(
+        "先自己做：通过检查（或写下文字）之后再看答案。一定要现在看：",
+        "Try first: the answer opens once the check passes (or something is written). To see it now all the same:",
+    ),
+}
+"""The sentences of the programs by id: what a reader is asked and told."""
