@@ -40,6 +40,7 @@ COMMANDS: Final = (
     Command("questions", "lab.guessing.questions", "three questions on tool orchestration"),
     Command("companions", "lab.reader.companion_experiments", "what the companions decide, as evidence"),
     Command("jobs", "companions.operating.jobs_command", "exports that outlive the request, on your own CSV"),
+    Command("serve", "companions.serving.serve", "tools and jobs for any MCP client, on standard input and output"),
     Command("two_terminals", "lab.processes.two_terminals", "one worker killed, one frozen, step by step"),
     Command("stops", "lab.processes.stops", "one cancel, and what stops each of four processes"),
     Command("explore", "lab.histories.explore", "every history of a small world; a guard taken out"),

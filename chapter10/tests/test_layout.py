@@ -52,6 +52,7 @@ HOUSE: Final = (
     "companions.effects",
     "companions.work",
     "companions.operating",
+    "companions.serving",
     "lab.console",
     "lab.evidence",
     "lab.tool_scenes",

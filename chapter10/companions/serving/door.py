@@ -1,0 +1,77 @@
+"""What stands behind a connection: the offer, the jobs and the other servers, made from what was named at the start.
+
+It is loaded after `serve` has taken the descriptors and while the first message is read, so that a client waits neither
+for these modules nor for anything that a handler prints.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from chapter10.catalog import FIXTURE_GRANTS
+from chapter10.companions.serving.loading import (
+    ServingError,
+    job_tools,
+    load_module,
+    module_registry,
+    offer_file,
+    offer_fixture,
+    offer_tools,
+)
+from chapter10.companions.serving.offer import Offer
+from chapter10.companions.serving.task_handles import Jobs
+
+__all__ = ["Door", "open_door"]
+
+
+class Door:
+    """An offer and what carries it; `jobs` is None without a store. Call `close` at the end."""
+
+    def __init__(self, offer: Offer, jobs: Jobs | None) -> None:
+        self.offer = offer
+        self.jobs = jobs
+
+    def close(self) -> None:
+        """Put the job at hand back in line and close the store."""
+        if self.jobs is not None:
+            self.jobs.close()
+
+
+def open_door(
+    *,
+    tools: Path | None = None,
+    handlers: str | None = None,
+    db: str | os.PathLike[str] | None = None,
+    owner: str = "local",
+    grants: list[str] | None = None,
+    new_key: Callable[[], str],
+    complain: Callable[[str], object] = sys.stderr.write,
+) -> Door:
+    """Make what is offered, start the worker, and return both; the parameters are those of the command.
+
+    `complain(line)` hears of a definition that was left out. Raises `ServingError`, `StoreError`, `SecretError`.
+    """
+    module = None if handlers is None else load_module(handlers)
+    chapter = tools is None and module is None
+    given = (FIXTURE_GRANTS if chapter else ()) if not grants else grants
+    offer = Offer(module_registry(module), grants=given, new_key=new_key)
+    if chapter:
+        offer_fixture(offer)
+    elif tools is not None:
+        for line in offer_file(offer, tools, module):
+            complain(f"left out: {line}\n")
+    elif module is not None:
+        offer_tools(offer, module)
+    work = job_tools(module)
+    if db is None:
+        if work:
+            raise ServingError("bad_handlers", f"{work[0].name} becomes a job: name the store with --db")
+        return Door(offer, None)
+    jobs = Jobs(db, owner, work, new_key=new_key)
+    jobs.offer_to(offer)
+    if work:
+        jobs.start_worker()
+    return Door(offer, jobs)
