@@ -11,6 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
 
+from chapter10.companions.serving.greeting import Greeter
 from chapter10.companions.serving.messages import write_message
 from chapter10.companions.serving.session import Offered, Session, Tasks
 from chapter10.tests.support import CHILD_SECONDS, TOP, child_environment
@@ -57,13 +58,12 @@ def text_of(answer: Answer) -> Any:
 class Beside:
     """A client in the same process and loop as its session; `said` is all that the session wrote, in order."""
 
-    def __init__(self, offer: Offered, tasks: Tasks | None = None, *, opened: bool = True) -> None:
+    def __init__(self, offer: Offered, tasks: Tasks | None = None) -> None:
         self.said: list[Answer] = []
         self._number = 0
         self._news = asyncio.Event()
-        self.session = Session(self._hear, tasks=tasks is not None)
-        if opened:
-            self.session.open(offer, tasks)
+        self._greeter = Greeter(tasks=tasks is not None)
+        self.session = Session(offer, tasks, self._greeter, self._hear)
 
     def _hear(self, message: Answer) -> None:
         line = write_message(message)
@@ -73,7 +73,10 @@ class Beside:
 
     def write(self, message: Answer | bytes) -> None:
         """Write a message, or the bytes of a line as they are."""
-        self.session.receive(message if isinstance(message, bytes) else json.dumps(message).encode())
+        line = message if isinstance(message, bytes) else json.dumps(message).encode()
+        left = self._greeter.greet(line, self._hear)
+        if left is not None:
+            self.session.take(left)
 
     async def answer(self, request_id: object) -> Answer:
         """Wait for the answer to a request."""

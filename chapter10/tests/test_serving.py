@@ -31,10 +31,10 @@ from chapter10.companions.serving.messages import (
 )
 from chapter10.companions.serving.offer import CHANGED, DIRECT_TOOLS, Offer
 from chapter10.companions.serving.session import MAX_OPEN, MAX_PROGRESS
-from chapter10.companions.serving.task_handles import Jobs, JobTool, SecretError, read_secret
+from chapter10.companions.serving.task_handles import STATUS, Jobs, JobTool, SecretError, read_secret
 from chapter10.companions.tools.registry import CallContext, ToolRegistry, ToolSpec
 from chapter10.companions.work.worker import Handler, Worker
-from chapter10.jobs import JobStore
+from chapter10.jobs import FINAL_STATES, STATES, JobStore
 from chapter10.tests.mcp_client import LEGACY, META, TASKS, Answer, Beside, Started, notification, request, text_of
 from chapter10.tests.support import CHILD_SECONDS, FolderTestCase, ManualClock, at_once, child_environment
 
@@ -242,18 +242,6 @@ class Eras(SessionTestCase):
             with self.subTest(method=method):
                 self.assertEqual(self.error(await client.ask(method, LEGACY)), (-32601, None))
 
-    async def test_a_greeting_does_not_wait_for_the_tools(self) -> None:
-        """Who discovers or initializes is answered at once; who lists waits until there is something to list."""
-        offer = offer_of(spec("echo", lambda text: text))
-        client = Beside(offer, opened=False)
-        await client.ask("server/discover")
-        await client.ask("initialize", LEGACY, protocolVersion="2025-11-25")
-        client.write(request("later", "tools/list"))
-        await client.turns()
-        self.assertEqual(len(client.said), 2)
-        client.session.open(offer)
-        self.assertEqual((await client.answer("later"))["result"]["tools"][0]["name"], "echo")
-
     async def test_ids_of_both_kinds_come_back_as_they_were(self) -> None:
         """0, a negative number, an empty text and a text that looks like a number."""
         client = Beside(offer_of())
@@ -267,7 +255,7 @@ class Eras(SessionTestCase):
         client = Beside(offer_of(spec("wait", waiting)))
         client.write(request("a", "tools/call", name="wait"))
         await waiting.started.wait()
-        client.write(request("a", "ping", LEGACY))
+        client.write(request("a", "tools/list"))
         self.assertEqual(client.said[-1]["error"]["code"], -32600)
         for number in range(MAX_OPEN):
             client.write(request(number, "subscriptions/listen", notifications={}))
@@ -444,10 +432,7 @@ class Offers(SessionTestCase):
         return list(text_of(await client.call("tools_load", tools=chosen))["tools"])
 
     async def test_a_client_of_300_tools_sees_three(self) -> None:
-        """It finds by words, loads whole definitions, and calls with the digest of what it loaded.
-
-        Claims: C10-259.
-        """
+        """It finds by words, loads whole definitions, and calls with the digest of what it loaded."""
         offer = Offer(ToolRegistry(), grants=FIXTURE_GRANTS, new_key=keys())
         offer_fixture(offer)
         offer.put(definition_spec(fixture_tools()[0], lambda record_id: record_id, "orders:read"))
@@ -675,10 +660,20 @@ class TaskTestCase(SessionTestCase, FolderTestCase):
 class TasksOfJobs(TaskTestCase):
     """A long call is a task for who knows tasks, and a number for who does not."""
 
+    async def test_every_state_has_a_word_of_the_protocol(self) -> None:
+        """And only the final ones have a final word.
+
+        Claims: C10-262.
+        """
+        self.assertEqual(sorted(STATUS), sorted(STATES))
+        final = {"completed", "failed", "cancelled"}
+        self.assertEqual({state for state, word in STATUS.items() if word in final}, set(FINAL_STATES))
+        self.assertEqual(set(STATUS.values()), {"working", "completed", "cancelled"})
+
     async def test_a_task_from_its_handle_to_its_result(self) -> None:
         """Flat, after the commit, and found with `tasks/get` until it is completed.
 
-        Claims: C10-261, C10-262.
+        Claims: C10-262.
         """
         _, client = self.jobs()
         task = await self.submit(client)
@@ -957,22 +952,7 @@ def fuzzed(chance: random.Random, line: bytes) -> bytes:
     if kind == 5:
         place = place.get("_meta", place)
     if place:
-        values: tuple[Any, ...] = (
-            None,
-            True,
-            -1,
-            1.5,
-            2**70,
-            "",
-            "x",
-            "\u0000",
-            [],
-            {},
-            [[]],
-            {"a": {}},
-            "\ud800",
-            "1.00",
-        )
+        values: list[Any] = [None, True, -1, 1.5, 2**70, "", "x", "\0", [], {}, [[]], {"a": {}}, "\ud800", "1.00"]
         place[chance.choice(sorted(place))] = chance.choice(values)
     return json.dumps(message).encode()
 
@@ -999,6 +979,25 @@ class Processes(FolderTestCase):
             said, _, code = client.end()
         self.assertEqual(sorted(json.loads(line)["id"] for line in said.splitlines()), list(range(50)))
         self.assertEqual(code, 0)
+
+    def test_a_greeting_does_not_wait_for_the_tools(self) -> None:
+        """Who discovers, initializes or pings is answered while the handlers are loaded; who lists waits for them."""
+        gate = self.folder / "gate"
+        text = (
+            "import os, threading\n"
+            "while not os.path.exists(os.environ['GATE']):\n"
+            "    threading.Event().wait(0.01)\n"
+            "def late(): ...\n"
+        )
+        (self.folder / "slow_handlers.py").write_text(text, encoding="utf-8", newline="\n")
+        path = os.pathsep.join([str(self.folder), child_environment()["PYTHONPATH"]])
+        with Started("--handlers", "slow_handlers", environment={"GATE": str(gate), "PYTHONPATH": path}) as client:
+            client.write(request("list", "tools/list"))
+            client.ask("server/discover")
+            client.ask("initialize", LEGACY, protocolVersion="2025-11-25")
+            client.ask("ping", LEGACY)
+            gate.touch()
+            self.assertEqual(client.read()["result"]["tools"][0]["name"], "late")
 
     def test_a_call_that_does_not_end_holds_nobody_at_the_end(self) -> None:
         """A client that asked, cancelled and left has no orphan behind it."""
@@ -1069,7 +1068,7 @@ class Processes(FolderTestCase):
     def test_a_client_killed_in_the_middle_of_a_job_finds_it_again(self) -> None:
         """Both sides end and both start anew; the handle that it wrote down leads to the result.
 
-        Claims: C10-261.
+        Claims: C10-262.
         """
         gate, started = self.folder / "gate", self.folder / "gate.started"
         options = ["--handlers", SERVED, "--db", str(self.folder / "jobs.db"), "--grant", "reports:write"]

@@ -1,8 +1,8 @@
 """A door for clients of MCP: one message, from the line that came in to the line that goes out.
 
-`serve` takes the two descriptors of the protocol and reads lines; `messages` says what a line is, and what is wrong
-with it; `session` finds the era and the method, keeps what is open, and answers; `offer` decides what this identity
-sees and calls it through the registry; `task_handles` turns a call that outlives its request into a job and a job into
-a task. `door` puts them together from the options, while the first line is read; `loading` makes tools of a module and
-a file.
+`serve` reads the options, and `pipes` takes the two descriptors and reads lines; `messages` says what a line is, and
+what is wrong with it; `greeting` finds the era and answers what needs no tools; `session` keeps what is open, and
+answers; `offer` decides what this identity sees and calls it through the registry; `task_handles` turns a call that
+outlives its request into a job and a job into a task. `door` puts them together, and `loading` makes tools of a module
+and a file.
 """

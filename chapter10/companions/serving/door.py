@@ -1,15 +1,19 @@
 """What stands behind a connection: the offer, the jobs and the other servers, made from what was named at the start.
 
-It is loaded after `serve` has taken the descriptors and while the first message is read, so that a client waits neither
-for these modules nor for anything that a handler prints.
+It is loaded after `serve` has taken the descriptors, so that a greeting does not wait for these modules, and nothing
+that they print can be taken for a message.
 """
 
 from __future__ import annotations
 
+import argparse
+import asyncio
 import os
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
 from chapter10.catalog import FIXTURE_GRANTS
 from chapter10.companions.serving.loading import (
@@ -22,9 +26,14 @@ from chapter10.companions.serving.loading import (
     offer_tools,
 )
 from chapter10.companions.serving.offer import Offer
+from chapter10.companions.serving.pipes import Pipes
+from chapter10.companions.serving.session import Session
 from chapter10.companions.serving.task_handles import Jobs
 
-__all__ = ["Door", "open_door"]
+__all__ = ["DRAIN_SECONDS", "Door", "open_door", "run"]
+
+DRAIN_SECONDS: Final = 10.0
+"""How long the answers that are due may take after the end of the input."""
 
 
 class Door:
@@ -56,7 +65,7 @@ def open_door(
     """
     module = None if handlers is None else load_module(handlers)
     chapter = tools is None and module is None
-    given = (FIXTURE_GRANTS if chapter else ()) if not grants else grants
+    given = grants or (FIXTURE_GRANTS if chapter else ())
     offer = Offer(module_registry(module), grants=given, new_key=new_key)
     if chapter:
         offer_fixture(offer)
@@ -75,3 +84,35 @@ def open_door(
     if work:
         jobs.start_worker()
     return Door(offer, jobs)
+
+
+def run(options: argparse.Namespace, pipes: Pipes, new_key: Callable[[], str]) -> None:
+    """Serve one client until its input ends. Raises as `open_door` does."""
+    asyncio.run(_serve(options, pipes, new_key))
+
+
+async def _serve(options: argparse.Namespace, pipes: Pipes, new_key: Callable[[], str]) -> None:
+    loop, over = asyncio.get_running_loop(), asyncio.Event()
+    door = open_door(
+        tools=options.tools,
+        handlers=options.handlers,
+        db=options.db,
+        owner=options.owner,
+        grants=options.grant,
+        new_key=new_key,
+    )
+
+    def deliver(function: Callable[[], None]) -> None:
+        try:
+            loop.call_soon_threadsafe(function)
+        except RuntimeError:  # the loop is closed: it is over already
+            pass
+
+    try:
+        session = Session(door.offer, door.jobs, pipes.greeter, pipes.send)
+        pipes.open(deliver, session.take, over.set)
+        signal.signal(signal.SIGTERM, lambda *_: pipes.end())
+        await over.wait()
+        await session.drain(DRAIN_SECONDS)
+    finally:
+        door.close()

@@ -35,6 +35,8 @@ from chapter10.companions.tools.registry import RegistryError, ToolRegistry, Too
 from chapter10.companions.tools.tool_spec import PUBLIC
 
 __all__ = [
+    "MAX_OUTPUT_CHARS",
+    "TIMEOUT_SECONDS",
     "ServingError",
     "definition_spec",
     "job_tools",

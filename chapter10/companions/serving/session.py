@@ -1,24 +1,20 @@
-"""One connection: each line that a client wrote is answered, in the way of the era that it speaks.
+"""One connection: each request is answered, stopped when its client no longer wants it, and never answered twice.
 
-    modern  a request says its version and what its client can do in `_meta` (2026-07-28); nothing is remembered
-    legacy  `initialize` comes first and holds for the process (2025-11-25, 2025-06-18)
     open    a request that has no answer yet; a cancel, a progress and a listener are about an open one
 
 What holds
     S1  Every request gets one answer, unless the client cancelled it while it was open: then none, and nothing more
         about it. A cancel that comes too late, twice or for nothing changes nothing.
-    S2  The era is read from each request. A version is never echoed: who asks for one that is not spoken here is
-        told -32022 (modern), or gets the newest that is (legacy).
-    S3  Progress is sent for an open request with a token, rising, at most `MAX_PROGRESS` times, and not after its
+    S2  Progress is sent for an open request with a token, rising, at most `MAX_PROGRESS` times, and not after its
         answer.
-    S4  A task answers only a request that declares the extension; without it `tasks/get` and its like are -32021.
-    S5  That the list changed is told to a legacy client after `notifications/initialized`, and to a modern one on
+    S3  A task answers only a request that declares the extension; without it `tasks/get` and its like are -32021.
+    S4  That the list changed is told to a legacy client after `notifications/initialized`, and to a modern one on
         each stream of `subscriptions/listen` that asked for it, after its acknowledgement.
-    S6  What fails here and is nobody's request is -32603 with a fixed text; the reason goes to the log.
-    S7  `drain` answers what is due, ends the streams, and then cancels what is left.
+    S5  What fails here and is nobody's request is -32603 with a fixed text; the reason goes to the log.
+    S6  `drain` answers what is due, ends the streams, and then cancels what is left.
 
-Source: the protocol's pages of 2026-07-28 (overview, versioning, discovery, cancellation, progress, subscriptions,
-caching) and 2025-11-25 (lifecycle, ping), and of the tasks extension, as they stood on 2026-11-30.
+Source: the protocol's pages of 2026-07-28 (tools, cancellation, progress, subscriptions, caching) and 2025-11-25, and
+of the tasks extension, as they stood on 2026-11-30.
 """
 
 from __future__ import annotations
@@ -30,38 +26,26 @@ import threading
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, Protocol
 
+from chapter10.companions.serving.greeting import META, TASKS, Greeter
 from chapter10.companions.serving.messages import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
     INVALID_REQUEST,
-    METHOD_NOT_FOUND,
     MISSING_CAPABILITY,
-    UNSUPPORTED_VERSION,
     Message,
     RequestId,
     RpcError,
     error_answer,
-    read_message,
 )
 
-__all__ = ["LEGACY", "MAX_OPEN", "MAX_PROGRESS", "MODERN", "TASKS", "Offered", "Session", "Tasks"]
+__all__ = ["MAX_OPEN", "MAX_PROGRESS", "Offered", "Session", "Tasks"]
 
-MODERN: Final = ("2026-07-28",)
-"""Versions that a request names for itself."""
-LEGACY: Final = ("2025-11-25", "2025-06-18")
-"""Versions that `initialize` agrees on, the newest first."""
-TASKS: Final = "io.modelcontextprotocol/tasks"
 MAX_OPEN: Final = 256
 """Requests that may be open at once; one more is refused."""
 MAX_PROGRESS: Final = 1000
 """Notifications of progress for one request."""
 
-_META: Final = "io.modelcontextprotocol/"
-_VERSION: Final = _META + "protocolVersion"
-_CAPABILITIES: Final = _META + "clientCapabilities"
-_SUBSCRIPTION: Final = _META + "subscriptionId"
-_SERVER: Final = {"name": "chapter10", "version": "1.0"}
-_DAY_MS: Final = 24 * 60 * 60 * 1000
+_SUBSCRIPTION: Final = META + "subscriptionId"
 _log: Final = logging.getLogger(__name__)
 
 
@@ -93,51 +77,44 @@ class Tasks(Protocol):
         """Take note of answers that nobody asked for, which is nothing but to know the handle."""
 
 
-_Method = Callable[["Session", Message, bool], Awaitable[dict[str, Any]]]
+_Method = Callable[["Session", Message], Awaitable[dict[str, Any]]]
 
 
 class Session:
-    """Answers the lines of one client; `send` writes a message to it. It belongs to one event loop.
+    """Answers the requests of one client that `greeter` let in; `send` writes a message to it.
 
-    `tasks`: whether there will be a store of tasks. What needs the tools waits for `open`; a greeting does not. A
-    modern result says who made it, as the protocol asks.
+    It belongs to one event loop. `tasks` is None where nothing can be a task.
     """
 
-    def __init__(self, send: Callable[[dict[str, Any]], None], *, tasks: bool = False) -> None:
+    def __init__(
+        self, offer: Offered, tasks: Tasks | None, greeter: Greeter, send: Callable[[dict[str, Any]], None]
+    ) -> None:
+        self._offer = offer
+        self._tasks = tasks
+        self._greeter = greeter
         self._send = send
-        self._with_tasks = tasks
-        self._door: asyncio.Future[tuple[Offered, Tasks | None]] = asyncio.get_running_loop().create_future()
         self._open: dict[RequestId | None, asyncio.Task[None]] = {}
         self._listeners: set[RequestId | None] = set()
         self._ending = asyncio.Event()
-        self._legacy = False
         self._initialized = False
-
-    def open(self, offer: Offered, tasks: Tasks | None = None) -> None:
-        """Answer from this offer from now on; requests that came before have waited for it."""
         offer.on_change = self._tell_change
-        self._door.set_result((offer, tasks))
 
-    def receive(self, line: bytes | None) -> None:
-        """Take a line as `split_lines` gives it: answer it, start what it asks for, or pass it over."""
-        try:
-            message = read_message(line)
-            if message is None:
-                return
-            if message.request_id is None:
-                self._notified(message)
-            elif message.request_id in self._open:
-                raise RpcError(INVALID_REQUEST, "A request with this id is open.", request_id=message.request_id)
-            elif len(self._open) >= MAX_OPEN:
-                raise RpcError(INTERNAL_ERROR, f"{MAX_OPEN} requests are open.", request_id=message.request_id)
-            else:
+    def take(self, message: Message) -> None:
+        """Start what a message asks for."""
+        if message.request_id is None:
+            self._notified(message)
+            return
+        number, text = INVALID_REQUEST, "A request with this id is open."
+        if message.request_id not in self._open:
+            number, text = INTERNAL_ERROR, f"{MAX_OPEN} requests are open."
+            if len(self._open) < MAX_OPEN:
                 task = asyncio.get_running_loop().create_task(self._answer(message, message.request_id))
                 self._open[message.request_id] = task
-        except RpcError as error:
-            self._send(error_answer(error, error.request_id))
+                return
+        self._send(error_answer(RpcError(number, text), message.request_id))
 
     async def drain(self, seconds: float) -> None:
-        """Wait at most `seconds` for the answers that are due, then cancel the others (S7)."""
+        """Wait at most `seconds` for the answers that are due, then cancel the others (S6)."""
         self._ending.set()
         for cancel in (False, True):
             left = list(self._open.values())
@@ -168,65 +145,29 @@ class Session:
         self._send(answer)
 
     async def _result(self, message: Message) -> dict[str, Any]:
-        meta = message.params.get("_meta", {})
-        if type(meta) is not dict:
-            raise RpcError(INVALID_PARAMS, "The _meta is no object.")
-        if message.method == "initialize":
-            return await self._initialize(message, False)
-        if _VERSION in meta or _CAPABILITIES in meta:
-            tasks = _declares_tasks(meta)
-            result = await _method(_MODERN_METHODS, message)(self, message, tasks)
-            said = {**result.pop("_meta", {}), _META + "serverInfo": _SERVER}
-            return {"resultType": "complete", **result, "_meta": said}
-        if self._legacy or message.method == "ping":
-            return await _method(_LEGACY_METHODS, message)(self, message, False)
-        _method(_MODERN_METHODS, message)
-        raise RpcError(INVALID_PARAMS, f"_meta lacks {_VERSION} and {_CAPABILITIES}, and nobody sent initialize.")
+        return self._greeter.signed(message, await _METHODS[message.method](self, message))
 
-    async def _discover(self, message: Message, tasks: bool) -> dict[str, Any]:
-        extensions: dict[str, Any] = {"extensions": {TASKS: {}}} if self._with_tasks else {}
-        return {
-            "supportedVersions": list(MODERN),
-            "capabilities": {"tools": {"listChanged": True}, **extensions},
-            "ttlMs": _DAY_MS,
-            "cacheScope": "public",
-        }
-
-    async def _initialize(self, message: Message, tasks: bool) -> dict[str, Any]:
-        asked = message.params.get("protocolVersion")
-        if type(asked) is not str:
-            raise RpcError(INVALID_PARAMS, "The protocolVersion is no text.")
-        self._legacy = True
-        version = asked if asked in LEGACY else LEGACY[0]
-        return {"protocolVersion": version, "capabilities": {"tools": {"listChanged": True}}, "serverInfo": _SERVER}
-
-    async def _ping(self, message: Message, tasks: bool) -> dict[str, Any]:
-        return {}
-
-    async def _list(self, message: Message, tasks: bool) -> dict[str, Any]:
+    async def _list(self, message: Message) -> dict[str, Any]:
         cursor = message.params.get("cursor")
         if cursor is not None and type(cursor) is not str:
             raise RpcError(INVALID_PARAMS, "The cursor is no text.")
-        offer, _ = await asyncio.shield(self._door)
-        return offer.page(cursor)
-
-    async def _list_modern(self, message: Message, tasks: bool) -> dict[str, Any]:
         # Fresh for no time at all: who is told that a definition changed must not read the old one in a cache.
-        return {**await self._list(message, tasks), "ttlMs": 0, "cacheScope": "private"}
+        hints = {"ttlMs": 0, "cacheScope": "private"} if self._greeter.is_modern(message) else {}
+        return {**self._offer.page(cursor), **hints}
 
-    async def _call(self, message: Message, tasks: bool) -> dict[str, Any]:
+    async def _call(self, message: Message) -> dict[str, Any]:
         name, arguments = message.params.get("name"), message.params.get("arguments", {})
         if type(name) is not str or type(arguments) is not dict:
             raise RpcError(INVALID_PARAMS, "A call has a name, a text, and arguments, an object.")
-        offer, _ = await asyncio.shield(self._door)
-        return await offer.call(name, arguments, progress=self._progress(message), task=tasks)
+        task = self._greeter.takes_tasks(message)
+        return await self._offer.call(name, arguments, progress=self._progress(message), task=task)
 
-    async def _listen(self, message: Message, tasks: bool) -> dict[str, Any]:
+    async def _listen(self, message: Message) -> dict[str, Any]:
         wanted = message.params.get("notifications")
         if type(wanted) is not dict:
             raise RpcError(INVALID_PARAMS, "The notifications are no object.")
-        if "taskIds" in wanted and not tasks:
-            raise _no_tasks()
+        if "taskIds" in wanted:
+            self._need_tasks(message)
         agreed = {"toolsListChanged": True} if wanted.get("toolsListChanged") is True else {}
         about = {_SUBSCRIPTION: message.request_id}
         self._notify("notifications/subscriptions/acknowledged", {"_meta": about, "notifications": agreed})
@@ -238,30 +179,33 @@ class Session:
             self._listeners.discard(message.request_id)
         return {"_meta": about}
 
-    async def _task_get(self, message: Message, tasks: bool) -> dict[str, Any]:
-        store, handle = await self._handle(message, tasks)
-        return await store.get(handle)
+    async def _task_get(self, message: Message) -> dict[str, Any]:
+        tasks, handle = self._handle(message)
+        return await tasks.get(handle)
 
-    async def _task_cancel(self, message: Message, tasks: bool) -> dict[str, Any]:
-        store, handle = await self._handle(message, tasks)
-        await store.cancel(handle)
+    async def _task_cancel(self, message: Message) -> dict[str, Any]:
+        tasks, handle = self._handle(message)
+        await tasks.cancel(handle)
         return {}
 
-    async def _task_update(self, message: Message, tasks: bool) -> dict[str, Any]:
-        store, handle = await self._handle(message, tasks)
+    async def _task_update(self, message: Message) -> dict[str, Any]:
+        tasks, handle = self._handle(message)
         if type(message.params.get("inputResponses")) is not dict:
             raise RpcError(INVALID_PARAMS, "The inputResponses are no object.")
-        await store.update(handle)
+        await tasks.update(handle)
         return {}
 
-    async def _handle(self, message: Message, tasks: bool) -> tuple[Tasks, str]:
-        if not tasks:
-            raise _no_tasks()
-        _, store = await asyncio.shield(self._door)
+    def _handle(self, message: Message) -> tuple[Tasks, str]:
+        self._need_tasks(message)
         handle = message.params.get("taskId")
-        if store is None or type(handle) is not str:
+        if self._tasks is None or type(handle) is not str:
             raise RpcError(INVALID_PARAMS, "There is no such task.")
-        return store, handle
+        return self._tasks, handle
+
+    def _need_tasks(self, message: Message) -> None:
+        if not self._greeter.takes_tasks(message):
+            needed: dict[str, Any] = {"requiredCapabilities": {"extensions": {TASKS: {}}}}
+            raise RpcError(MISSING_CAPABILITY, "Missing required client capability", needed)
 
     # What is told without being asked --------------------------------------------------------------
 
@@ -275,7 +219,7 @@ class Session:
 
     def _tell_change(self) -> None:
         method = "notifications/tools/list_changed"
-        if self._legacy and self._initialized:
+        if self._greeter.legacy and self._initialized:
             self._notify(method, {})
         for request_id in self._listeners:
             self._notify(method, {"_meta": {_SUBSCRIPTION: request_id}})
@@ -316,41 +260,15 @@ class Session:
         )
 
 
-_COMMON: Final[dict[str, _Method]] = {"tools/call": Session._call}
-_LEGACY_METHODS: Final[dict[str, _Method]] = {"ping": Session._ping, "tools/list": Session._list, **_COMMON}
-_MODERN_METHODS: Final[dict[str, _Method]] = {
-    "server/discover": Session._discover,
-    "tools/list": Session._list_modern,
+_METHODS: Final[dict[str, _Method]] = {
+    "tools/list": Session._list,
+    "tools/call": Session._call,
     "subscriptions/listen": Session._listen,
     "tasks/get": Session._task_get,
     "tasks/cancel": Session._task_cancel,
     "tasks/update": Session._task_update,
-    **_COMMON,
 }
-
-
-def _method(methods: dict[str, _Method], message: Message) -> _Method:
-    method = methods.get(message.method)
-    if method is None:
-        raise RpcError(METHOD_NOT_FOUND, f"No such method: {message.method[:128]}")
-    return method
-
-
-def _declares_tasks(meta: dict[str, Any]) -> bool:
-    """Check what a modern request says of itself, and return whether it takes a task as an answer (S2)."""
-    version, capabilities = meta.get(_VERSION), meta.get(_CAPABILITIES)
-    if type(version) is not str or type(capabilities) is not dict:
-        raise RpcError(INVALID_PARAMS, f"_meta lacks {_VERSION}, a text, or {_CAPABILITIES}, an object.")
-    if version not in MODERN:
-        spoken = {"supported": [*MODERN, *LEGACY], "requested": version}
-        raise RpcError(UNSUPPORTED_VERSION, "Unsupported protocol version", spoken)
-    extensions = capabilities.get("extensions")
-    return type(extensions) is dict and type(extensions.get(TASKS)) is dict
-
-
-def _no_tasks() -> RpcError:
-    needed: dict[str, Any] = {"requiredCapabilities": {"extensions": {TASKS: {}}}}
-    return RpcError(MISSING_CAPABILITY, "Missing required client capability", needed)
+"""What `Greeter` lets in and does not answer itself."""
 
 
 def _progress_of(data: Any, last: float) -> dict[str, Any] | None:

@@ -23,8 +23,8 @@ What holds
     H7  The store is used in one thread, which no handler and no client holds up.
 
 The protocol's words stand here and nowhere else; the local states are never sent as the protocol's (C10-262).
-Source: the page of the tasks extension (e4345978) as it stood on 2026-11-30; the chapter's states (claims C10-261,
-C10-262).
+Source: the page of the tasks extension (e4345978) as it stood on 2026-11-30; the chapter's section on the products
+(claim C10-262).
 """
 
 from __future__ import annotations
