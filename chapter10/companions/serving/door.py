@@ -26,9 +26,11 @@ from chapter10.companions.serving.loading import (
     offer_tools,
 )
 from chapter10.companions.serving.offer import Offer
+from chapter10.companions.serving.pins import Pins
 from chapter10.companions.serving.pipes import Pipes
 from chapter10.companions.serving.session import Session
 from chapter10.companions.serving.task_handles import Jobs
+from chapter10.companions.serving.upstream import Upstreams, read_servers
 
 __all__ = ["DRAIN_SECONDS", "Door", "open_door", "run"]
 
@@ -57,14 +59,16 @@ def open_door(
     owner: str = "local",
     grants: list[str] | None = None,
     new_key: Callable[[], str],
+    chapter: bool = True,
     complain: Callable[[str], object] = sys.stderr.write,
 ) -> Door:
     """Make what is offered, start the worker, and return both; the parameters are those of the command.
 
-    `complain(line)` hears of a definition that was left out. Raises `ServingError`, `StoreError`, `SecretError`.
+    `chapter`: whether the chapter's tools are offered where nothing else is named. `complain(line)` hears of a
+    definition that was left out. Raises `ServingError`, `StoreError`, `SecretError`.
     """
     module = None if handlers is None else load_module(handlers)
-    chapter = tools is None and module is None
+    chapter = chapter and tools is None and module is None
     given = grants or (FIXTURE_GRANTS if chapter else ())
     offer = Offer(module_registry(module), grants=given, new_key=new_key)
     if chapter:
@@ -88,7 +92,18 @@ def open_door(
 
 def run(options: argparse.Namespace, pipes: Pipes, new_key: Callable[[], str]) -> None:
     """Serve one client until its input ends. Raises as `open_door` does."""
+    if options.accept:
+        if options.servers is None:
+            raise ServingError("bad_servers", "--accept needs the list of servers: --servers FILE")
+        pins = Pins(_pins_of(options.servers))
+        for name in options.accept:
+            sys.stderr.write("".join(f"accepted: {each}\n" for each in pins.accept(name)))
+        return
     asyncio.run(_serve(options, pipes, new_key))
+
+
+def _pins_of(servers: Path) -> Path:
+    return servers.with_name(servers.name + ".pins")
 
 
 async def _serve(options: argparse.Namespace, pipes: Pipes, new_key: Callable[[], str]) -> None:
@@ -100,7 +115,9 @@ async def _serve(options: argparse.Namespace, pipes: Pipes, new_key: Callable[[]
         owner=options.owner,
         grants=options.grant,
         new_key=new_key,
+        chapter=options.servers is None,
     )
+    upstreams = None
 
     def deliver(function: Callable[[], None]) -> None:
         try:
@@ -109,10 +126,18 @@ async def _serve(options: argparse.Namespace, pipes: Pipes, new_key: Callable[[]
             pass
 
     try:
+        if options.servers is not None:
+            servers, left_out = read_servers(options.servers)
+            sys.stderr.write("".join(f"left out: {line}\n" for line in left_out))
+            pins = Pins(_pins_of(options.servers))
+            upstreams = Upstreams(servers, pins, door.offer, complain=sys.stderr.write)
+            await upstreams.start()
         session = Session(door.offer, door.jobs, pipes.greeter, pipes.send)
         pipes.open(deliver, session.take, over.set)
         signal.signal(signal.SIGTERM, lambda *_: pipes.end())
         await over.wait()
         await session.drain(DRAIN_SECONDS)
     finally:
+        if upstreams is not None:
+            await upstreams.close()
         door.close()

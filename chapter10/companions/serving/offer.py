@@ -153,6 +153,10 @@ class Offer:
         self._registry.remove(name)
         self._shapes.pop(name, None)
 
+    def has(self, name: str) -> bool:
+        """Say whether a tool of this name is offered to anybody."""
+        return self._registry.get(name) is not None
+
     def visible(self, name: str) -> Tool | None:
         """Return a tool that these grants may see, or None (O1)."""
         tool = self._registry.catalog().tools.get(name)
