@@ -363,6 +363,47 @@ class Calls(SessionTestCase):
         )
         self.assertEqual(client.said[-1]["result"]["isError"], False)
 
+    async def test_nothing_is_said_of_a_request_that_has_its_answer(self) -> None:
+        """Whatever the offer still reports, from this thread or another one."""
+
+        class Late:
+            on_change = None
+
+            async def call(self, name: str, arguments: Any, *, progress: Any, task: bool) -> Answer:
+                self.report = progress
+                return {"content": []}
+
+        offer: Any = Late()
+        client = Beside(offer)
+        await client.ask("tools/call", name="x", _meta={"progressToken": 1})
+        offer.report(1)
+        await asyncio.get_running_loop().run_in_executor(None, offer.report, 2)
+        await client.turns()
+        self.assertEqual(client.heard("notifications/progress"), [])
+
+    async def test_an_id_that_is_used_again_is_another_request(self) -> None:
+        """The end of the cancelled one takes nothing from the new one, which can be cancelled too."""
+        slow, quick = Waiting(), Waiting()
+        go = asyncio.Event()
+
+        async def ends_late() -> None:
+            try:
+                await slow()
+            finally:
+                await go.wait()
+
+        client = Beside(offer_of(spec("slow", ends_late), spec("quick", quick)))
+        client.write(request("a", "tools/call", name="slow"))
+        await slow.started.wait()
+        client.write(notification("notifications/cancelled", requestId="a"))
+        client.write(request("a", "tools/call", name="quick"))
+        await quick.started.wait()
+        go.set()
+        await client.turns()
+        client.write(notification("notifications/cancelled", requestId="a"))
+        await client.turns()
+        self.assertEqual((slow.cancelled, quick.cancelled, client.said), (True, True, []))
+
     async def test_progress_has_a_bound(self) -> None:
         """A handler that reports without end floods nobody."""
 
@@ -704,8 +745,8 @@ class TasksOfJobs(TaskTestCase):
 
     async def test_what_is_not_yours_looks_like_what_is_not_there(self) -> None:
         """Another owner's handle, a changed, an invented and an empty one, for every verb."""
-        _, alice = self.jobs()
-        _, bob = self.jobs("bob")
+        a_jobs, alice = self.jobs()
+        b_jobs, bob = self.jobs("bob")
         handle = (await self.submit(alice))["taskId"]
         number, _, seal = handle.partition(".")
         theirs = (await bob.ask("tasks/get", TASKS, taskId=handle))["error"]
@@ -715,6 +756,9 @@ class TasksOfJobs(TaskTestCase):
                     answer = await bob.ask(verb, TASKS, taskId=wrong, inputResponses={})
                     self.assertEqual(answer["error"], theirs)
         self.assertEqual(theirs["code"], -32602)
+        unsealed = await alice.ask("tasks/get", TASKS, taskId=f"{number}.{seal[::-1]}")
+        self.assertEqual(unsealed["error"], theirs, "nobody guesses a handle, not even of a job of their own")
+        self.assertNotEqual(a_jobs.handle(1), b_jobs.handle(1))
         self.assertEqual(self.error(await bob.ask("tasks/get", TASKS, taskId=3)), (-32602, None))
         answer = text_of(await bob.call("jobs_get", job=int(number)))
         self.assertEqual(answer, text_of(await bob.call("jobs_get", job=99)))
