@@ -1,11 +1,11 @@
 """One entry for every command: `python -m chapter10`, or `chapter10` once it is installed.
 
 Without a word it prints one line about this machine and one line for each command that is at hand, in the
-order in which a newcomer meets them. With a word it runs that command; what follows is the command's own. A
-command whose file is missing is not offered: an installed copy has no tests. All of the list is ASCII.
+order in which a newcomer meets them and in the reader's language. With a word it runs that command; what
+follows is the command's own. A command whose file is missing is not offered: an installed copy has no tests.
 
 Exit codes, as everywhere in this package: 0 fine, 1 wrong, 2 usage, 3 the machine lacks something.
-Source: the chapter's section on its five experiments (claims C10-009, C10-314).
+Source: the chapter's section on its five experiments (claims C10-009, C10-277, C10-314).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple, NoReturn
 
+from chapter10.lab.console.strings import LANGUAGES, Text, choose_language
 from chapter10.lab.console.textio import EXIT_FINE, main_guard
 
 __all__ = ["COMMANDS", "Command", "available", "command", "main"]
@@ -28,44 +29,92 @@ class Command(NamedTuple):
 
     name: str
     module: str
-    purpose: str
+    purpose: Text
 
 
 COMMANDS: Final = (
-    Command("quickstart", "quickstart", "one job from its receipt to its result"),
-    Command("experiments", "experiments", "the chapter's five groups: --group, --predict, --write, --check"),
-    Command("doctor", "lab.reader.doctor", "is this machine fit?"),
-    Command("predict", "lab.reader.guess", "guess first, then run, then compare"),
-    Command("exercises", "lab.exercises.__main__", "fourteen exercises, checked"),
-    Command("questions", "lab.guessing.questions", "three questions on tool orchestration"),
-    Command("companions", "lab.reader.companion_experiments", "what the companions decide, as evidence"),
-    Command("jobs", "companions.operating.jobs_command", "exports that outlive the request, on your own CSV"),
-    Command("two_terminals", "lab.processes.two_terminals", "one worker killed, one frozen, step by step"),
-    Command("stops", "lab.processes.stops", "one cancel, and what stops each of four processes"),
-    Command("explore", "lab.histories.explore", "every history of a small world; a guard taken out"),
-    Command("simulate", "lab.histories.simulate", "long random lives against a plain model"),
-    Command("chaos", "lab.processes.chaos", "processes killed and frozen while jobs rain in"),
-    Command("fuzz", "lab.proof.fuzz", "bad input at scale"),
-    Command("claims", "lab.proof.claim_map", "where each sentence of the book is promised and proved"),
-    Command("proofs", "lab.proof.proofs", "do the tests that name a claim prove it?"),
-    Command("mutants", "lab.proof.mutants", "does a test notice when the code is wrong?"),
-    Command("benchmark", "lab.benchmarks.benchmark", "speed and scale, side by side"),
-    Command("site", "lab.reader.site", "the five groups on one page for a browser"),
+    Command("doctor", "lab.reader.doctor", Text("这台机器行不行？", "is this machine fit?")),
+    Command("quickstart", "quickstart", Text("一份作业，从提交凭证到结果", "one job, from its receipt to its result")),
+    Command("experiments", "experiments", Text("章节的五组实验", "the five groups of the chapter")),
+    Command("predict", "lab.reader.guess", Text("先猜，再运行，再对照", "guess first, then run, then compare")),
+    Command("exercises", "lab.exercises.__main__", Text("十四个练习，有检查", "fourteen exercises, checked")),
+    Command(
+        "questions",
+        "lab.guessing.questions",
+        Text("关于工具编排的三道思考题", "three questions on tool orchestration"),
+    ),
+    Command(
+        "companions",
+        "lab.reader.companion_experiments",
+        Text("伴随系统的各组实验", "the groups of the companions, as evidence"),
+    ),
+    Command(
+        "jobs",
+        "companions.operating.jobs_command",
+        Text("把自己的 CSV 导出当作作业来跑", "exports of your own CSV, as jobs that outlive the request"),
+    ),
+    Command(
+        "two_terminals",
+        "lab.processes.two_terminals",
+        Text("一个 worker 被杀，一个被冻结，一步一步看", "one worker killed, one frozen, step by step"),
+    ),
+    Command(
+        "stops", "lab.processes.stops", Text("一次取消，四个进程各怎样停下", "one cancel, and what stops each of four")
+    ),
+    Command(
+        "explore",
+        "lab.histories.explore",
+        Text("小世界里的全部历史；拿掉一道防护试试", "every history of a small world; take a guard out"),
+    ),
+    Command(
+        "simulate",
+        "lab.histories.simulate",
+        Text("长时间的随机运行，与朴素模型对照", "long random lives against a plain model"),
+    ),
+    Command(
+        "chaos",
+        "lab.processes.chaos",
+        Text("作业不断涌入时，进程被杀、被冻结", "processes killed and frozen while jobs rain in"),
+    ),
+    Command("fuzz", "lab.proof.fuzz", Text("大量的坏输入", "bad input at scale")),
+    Command(
+        "claims",
+        "lab.proof.claim_map",
+        Text("书里的每句话在哪里承诺、在哪里证明", "where each sentence of the book is promised and proved"),
+    ),
+    Command(
+        "proofs",
+        "lab.proof.proofs",
+        Text("点名某条断言的测试真能证明它吗？", "do the tests that name a claim prove it?"),
+    ),
+    Command(
+        "mutants",
+        "lab.proof.mutants",
+        Text("代码写错了，有测试会发现吗？", "does a test notice when the code is wrong?"),
+    ),
+    Command(
+        "benchmark", "lab.benchmarks.benchmark", Text("速度与规模，并排测量", "speed and scale, measured side by side")
+    ),
+    Command("site", "lab.reader.site", Text("五组实验的一页网页", "the five groups on one page for a browser")),
 )
 """Every command, in reading order; modules are those of `chapter10`."""
+
+_HEAD: Final = Text("先猜，再运行：", "Guess first, then run:")
+_FOOT: Final = Text(
+    "请在含有 chapter10 的文件夹里执行；代码从哪里读起，见 docs/map.md。",
+    "Run them from the folder that contains chapter10; docs/map.md says where to begin in the code.",
+)
 
 
 def available(package: Path) -> list[Command]:
     """Return the commands whose file is in the folder `package`, in the order of the table."""
-    return [
-        command for command in COMMANDS if package.joinpath(*command.module.split(".")).with_suffix(".py").is_file()
-    ]
+    return [known for known in COMMANDS if package.joinpath(*known.module.split(".")).with_suffix(".py").is_file()]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the list and return 0, or run the command that is named; `arguments` are those of the process if None.
+    """Print the list and return 0, or run the command that is named and return its code.
 
-    Raises `SystemExit` with code 2 for a word that is no command.
+    `arguments`: those of the process if None. Raises `SystemExit` with code 2 for a word that is no command.
     """
     given = sys.argv[1:] if arguments is None else list(arguments)
     commands = available(Path(__file__).resolve().parent)
@@ -73,17 +122,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if given[:1] == [known.name]:
             module = importlib.import_module(f"chapter10.{known.module}")
             return int(module.main(given[1:]))
-    parser = argparse.ArgumentParser(prog="chapter10", description="Print the commands, or run one of them.")
-    parser.add_argument("command", nargs="?", choices=[known.name for known in commands])
-    parser.parse_args(given)
-    width = max((len(known.name) for known in commands), default=0)
+    parser = argparse.ArgumentParser(
+        prog="python -m chapter10",
+        usage="%(prog)s [-h] [--lang {zh,en}] | COMMAND [OPTION ...]",
+        description="Print the commands, or run one of them.",
+    )
+    parser.add_argument("--lang", choices=LANGUAGES, help="the language of the list")
+    options, rest = parser.parse_known_args(given)
+    if rest:
+        parser.error(f"{rest[0]} is none of {', '.join(known.name for known in commands)}")
+    language = choose_language(options.lang)
     python = ".".join(map(str, sys.version_info[:3]))
-    print(f"chapter10 on Python {python}, SQLite {sqlite3.sqlite_version}. Guess first, then run:")
-    print()
+    print(f"chapter10, Python {python}, SQLite {sqlite3.sqlite_version}. {_HEAD.in_language(language)}\n")
     for known in commands:
-        print(f"  python -m chapter10 {known.name:<{width}}  {known.purpose}")
-    print()
-    print("Run them from the folder that contains chapter10; docs/map.md goes through the code.")
+        print(f"  python -m chapter10 {known.name:<15}{known.purpose.in_language(language)}")
+    print(f"\n{_FOOT.in_language(language)}")
     return EXIT_FINE
 
 
