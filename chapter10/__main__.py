@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import inspect
 import sqlite3
 import sys
 from collections.abc import Sequence
@@ -120,8 +121,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands = available(Path(__file__).resolve().parent)
     for known in commands:
         if given[:1] == [known.name]:
-            module = importlib.import_module(f"chapter10.{known.module}")
-            return int(module.main(given[1:]))
+            run = importlib.import_module(f"chapter10.{known.module}").main
+            return int(run(given[1:]) if inspect.signature(run).parameters else run())
     parser = argparse.ArgumentParser(
         prog="python -m chapter10",
         usage="%(prog)s [-h] [--lang {zh,en}] | COMMAND [OPTION ...]",
@@ -129,6 +130,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--lang", choices=LANGUAGES, help="the language of the list")
     options, rest = parser.parse_known_args(given)
+    if options.lang and rest[:1] and rest[0] in {known.name for known in commands}:
+        parser.error(f"say {rest[0]} --lang {options.lang}: the command comes first")
     if rest:
         parser.error(f"{rest[0]} is none of {', '.join(known.name for known in commands)}")
     language = choose_language(options.lang)
