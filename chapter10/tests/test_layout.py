@@ -42,7 +42,8 @@ from chapter10.tests.syntax import (
     words_of,
 )
 
-Definition: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
+Definition: TypeAlias = Function | ast.ClassDef
 
 
 def words(text: str) -> frozenset[str]:
@@ -235,6 +236,12 @@ def definition(place: str) -> Definition | None:
     return cast(Definition, node)
 
 
+def functions_of(tree: ast.Module) -> Iterator[Function]:
+    """All functions of a module, at any depth."""
+    yield from nodes_of(tree, ast.FunctionDef)
+    yield from nodes_of(tree, ast.AsyncFunctionDef)
+
+
 def length(node: Definition) -> int:
     return (node.end_lineno or 0) - node.lineno + 1
 
@@ -261,7 +268,7 @@ class TheFloor(LayoutTestCase):
         findings += [
             f"{at(modules()[name], node)} {node.name}: {length(node)} lines"
             for name in FLOOR
-            for node in nodes_of(modules()[name].tree, ast.FunctionDef, ast.AsyncFunctionDef)
+            for node in functions_of(modules()[name].tree)
             if length(node) > SCREEN
         ]
         self.assert_none(findings, "the floor is read in a sitting")
@@ -327,7 +334,7 @@ class Rooms(LayoutTestCase):
         findings = [
             at(source, node)
             for name, source in modules().items()
-            for function in nodes_of(source.tree, ast.FunctionDef, ast.AsyncFunctionDef)
+            for function in functions_of(source.tree)
             if f"{name}.{function.name}" not in IMPORTS_INSIDE
             for node in ast.walk(function)
             if isinstance(node, ast.Import | ast.ImportFrom)
