@@ -63,6 +63,9 @@ PLANNED: Final = frozenset(
         "companions.finding.indexed_catalog",
         "companions.work.living_store",
         "companions.work.stream_reads",
+        "lab.evidence.files",
+        "lab.evidence.page",
+        "lab.evidence.telling",
         "lab.reader.story",
     }
 )
