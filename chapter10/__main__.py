@@ -26,77 +26,34 @@ __all__ = ["COMMANDS", "Command", "available", "command", "main"]
 
 
 class Command(NamedTuple):
-    """One command: what to type, the module whose `main(arguments)` it is, what it is for."""
+    """One command: what to type, the module whose `main(arguments)` it is, what it is for in both languages."""
 
     name: str
     module: str
-    purpose: Text
+    zh: str
+    en: str
 
 
 COMMANDS: Final = (
-    Command("doctor", "lab.reader.doctor", Text("这台机器行不行？", "is this machine fit?")),
-    Command("quickstart", "quickstart", Text("一份作业，从提交凭证到结果", "one job, from its receipt to its result")),
-    Command("experiments", "experiments", Text("章节的五组实验", "the five groups of the chapter")),
-    Command("predict", "lab.reader.guess", Text("先猜，再运行，再对照", "guess first, then run, then compare")),
-    Command("exercises", "lab.exercises.__main__", Text("十四个练习，有检查", "fourteen exercises, checked")),
-    Command(
-        "questions",
-        "lab.guessing.questions",
-        Text("关于工具编排的三道思考题", "three questions on tool orchestration"),
-    ),
-    Command(
-        "companions",
-        "lab.reader.companion_experiments",
-        Text("伴随系统的各组实验", "the groups of the companions, as evidence"),
-    ),
-    Command(
-        "jobs",
-        "companions.operating.jobs_command",
-        Text("把自己的 CSV 导出当作作业来跑", "exports of your own CSV, as jobs that outlive the request"),
-    ),
-    Command(
-        "two_terminals",
-        "lab.processes.two_terminals",
-        Text("一个 worker 被杀，一个被冻结，一步一步看", "one worker killed, one frozen, step by step"),
-    ),
-    Command(
-        "stops", "lab.processes.stops", Text("一次取消，四个进程各怎样停下", "one cancel, and what stops each of four")
-    ),
-    Command(
-        "explore",
-        "lab.histories.explore",
-        Text("小世界里的全部历史；拿掉一道防护试试", "every history of a small world; take a guard out"),
-    ),
-    Command(
-        "simulate",
-        "lab.histories.simulate",
-        Text("长时间的随机运行，与朴素模型对照", "long random lives against a plain model"),
-    ),
-    Command(
-        "chaos",
-        "lab.processes.chaos",
-        Text("作业不断涌入时，进程被杀、被冻结", "processes killed and frozen while jobs rain in"),
-    ),
-    Command("fuzz", "lab.proof.fuzz", Text("大量的坏输入", "bad input at scale")),
-    Command(
-        "claims",
-        "lab.proof.claim_map",
-        Text("书里的每句话在哪里承诺、在哪里证明", "where each sentence of the book is promised and proved"),
-    ),
-    Command(
-        "proofs",
-        "lab.proof.proofs",
-        Text("点名某条断言的测试真能证明它吗？", "do the tests that name a claim prove it?"),
-    ),
-    Command(
-        "mutants",
-        "lab.proof.mutants",
-        Text("代码写错了，有测试会发现吗？", "does a test notice when the code is wrong?"),
-    ),
-    Command(
-        "benchmark", "lab.benchmarks.benchmark", Text("速度与规模，并排测量", "speed and scale, measured side by side")
-    ),
-    Command("site", "lab.reader.site", Text("五组实验的一页网页", "the five groups on one page for a browser")),
+    Command("doctor", "lab.reader.doctor", "这台机器行不行？", "is this machine fit?"),
+    Command("quickstart", "quickstart", "一份作业，从提交凭证到结果", "one job, from its receipt to its result"),
+    Command("experiments", "experiments", "章节的五组实验", "the five groups of the chapter"),
+    Command("predict", "lab.reader.guess", "先猜，再运行，再对照", "guess first, then run, then compare"),
+    Command("exercises", "lab.exercises.__main__", "十四个练习，有检查", "fourteen exercises, checked"),
+    Command("questions", "lab.guessing.questions", "三道思考题", "three questions on tool orchestration"),
+    Command("companions", "lab.reader.companion_experiments", "伴随系统的各组", "the groups of the companions"),
+    Command("jobs", "companions.operating.jobs_command", "自己的 CSV，作业来导出", "exports of your own CSV, as jobs"),
+    Command("two_terminals", "lab.processes.two_terminals", "一个被杀，一个被冻结", "one worker killed, one frozen"),
+    Command("stops", "lab.processes.stops", "一次取消，四个进程怎样停下", "one cancel, and what stops each of four"),
+    Command("explore", "lab.histories.explore", "全部历史；拿掉一道防护", "every short history; take a guard out"),
+    Command("simulate", "lab.histories.simulate", "长时间的随机运行", "long random lives against a plain model"),
+    Command("chaos", "lab.processes.chaos", "进程被杀、被冻结", "processes killed and frozen while jobs rain in"),
+    Command("fuzz", "lab.proof.fuzz", "大量的坏输入", "bad input at scale"),
+    Command("claims", "lab.proof.claim_map", "书里的每句话由谁证明", "where each sentence of the book is proved"),
+    Command("proofs", "lab.proof.proofs", "点名断言的测试真能证明它吗？", "do the tests that name a claim prove it?"),
+    Command("mutants", "lab.proof.mutants", "代码写错了，测试会发现吗？", "does a test notice a fault in the code?"),
+    Command("benchmark", "lab.benchmarks.benchmark", "速度与规模，并排测量", "speed and scale, side by side"),
+    Command("site", "lab.reader.site", "五组实验的一页网页", "the five groups on one page for a browser"),
 )
 """Every command, in reading order; modules are those of `chapter10`."""
 
@@ -138,7 +95,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     python = ".".join(map(str, sys.version_info[:3]))
     print(f"chapter10, Python {python}, SQLite {sqlite3.sqlite_version}. {_HEAD.in_language(language)}\n")
     for known in commands:
-        print(f"  python -m chapter10 {known.name:<15}{known.purpose.in_language(language)}")
+        print(f"  python -m chapter10 {known.name:<15}{known.zh if language == 'zh' else known.en}")
     print(f"\n{_FOOT.in_language(language)}")
     return EXIT_FINE
 

@@ -130,28 +130,14 @@ REEXPORTS: Final[dict[str, tuple[str, ...]]] = {
 }
 """Modules that offer names which another one owns, with the owners."""
 
-COMPILES_A_READERS_FILE: Final[dict[str, str]] = {
-    "lab.exercises.judge": "it judges the file of an exercise, in a child process and with the reader's own rights",
+EXCEPTIONS: Final[dict[str, str]] = {
+    "lab.exercises.judge compiles": "it judges a reader's file, in a child process and with the reader's own rights",
+    "lab.histories.explore reads a clock": "it tells a person how many seconds it took; nothing is decided by it",
+    "lab.histories.model.Model has no docstrings": "its methods are those of `jobs.JobStore`, said once more",
+    "companions.tools.result_store has marks": "it knows the emoji that join, so that a cut never splits one",
+    "companions.work.turnstile imports fcntl": "the queue of processes is for systems that have it, behind a `try`",
 }
-"""Lab modules that compile the file which a reader wrote, each with the reason."""
-
-PLATFORM_IMPORTS: Final = frozenset({("companions.work.turnstile", "fcntl")})
-"""Modules of one system only, each behind a `try`: (module, what it imports)."""
-
-READS_A_CLOCK: Final[dict[str, str]] = {
-    "lab.histories.explore": "it tells a person how many seconds an exploration took; nothing is decided by it",
-}
-"""Modules of the lab that measure or wait in real time, each with the reason; everybody else is given a clock."""
-
-DOCUMENTED_ELSEWHERE: Final[dict[str, str]] = {
-    "lab.histories.model.Model": "its methods are those of `jobs.JobStore`, said once more",
-}
-"""Classes whose methods have their docstrings in another module, each with the place."""
-
-MARKS_AS_DATA: Final[dict[str, str]] = {
-    "companions.tools.result_store": "it knows the emoji that join, so that a cut never splits one",
-}
-"""Modules in whose texts a mark beyond ASCII is data and never printed, each with the reason."""
+"""Who may do what the rules below forbid, each with the reason."""
 
 CLOCKLESS: Final = (*(name for name in FLOOR if name != "database"), "lab.evidence.evidence")
 """Modules that know no clock, no sleep and no chance, not even as a default."""
@@ -403,7 +389,7 @@ class PublicNames(LayoutTestCase):
             findings += [
                 f"{at(source, missing)} {label}"
                 for label, missing in undocumented(source.tree)
-                if f"{name}.{label.rpartition('.')[0]}" not in DOCUMENTED_ELSEWHERE
+                if f"{name}.{label.rpartition('.')[0]} has no docstrings" not in EXCEPTIONS
             ]
         self.assert_none(findings, "a public name has a docstring")
 
@@ -459,7 +445,7 @@ class WhatNoFileDoes(LayoutTestCase):
         findings = [
             f"{at(source, reference.node)} {reference.origin}"
             for source in python_files()
-            if source.name not in COMPILES_A_READERS_FILE
+            if f"{source.name} compiles" not in EXCEPTIONS
             for reference in references(source.tree)
             if reference.origin
             in FOREIGN_CODE - (OWN_IMPORTS if source.name.startswith(("tests.", "__main__")) else frozenset())
@@ -499,7 +485,7 @@ class WhatNoFileDoes(LayoutTestCase):
             }
             for node in nodes_of(source.tree, ast.Import, ast.ImportFrom):
                 for root in imported_roots(node) & ONE_SYSTEM_ONLY:
-                    if (name, root) not in PLATFORM_IMPORTS or node not in guarded:
+                    if f"{name} imports {root}" not in EXCEPTIONS or node not in guarded:
                         findings.append(f"{at(source, node)} {root}")
         self.assert_none(findings, "a module of one system only")
 
@@ -520,7 +506,7 @@ class WhatNoFileDoes(LayoutTestCase):
         """They occur only as the default of a parameter, which a test replaces."""
         findings = []
         for name, source in modules().items():
-            if name in READS_A_CLOCK:
+            if f"{name} reads a clock" in EXCEPTIONS:
                 continue
             defaults = default_values(source.tree)
             findings += [
@@ -687,7 +673,7 @@ class Files(LayoutTestCase):
         findings = [
             f"{at(source, node)} {match.group()!r}"
             for name, source in modules().items()
-            if name not in MARKS_AS_DATA
+            if f"{name} has marks" not in EXCEPTIONS
             for node in strings_of(source.tree)
             if isinstance(node.value, str) and (match := MARKS.search(node.value))
         ]
@@ -726,39 +712,29 @@ class TheRulesThemselves(LayoutTestCase):
         loose = {r.origin for r in references(tree) if is_ambient(r.origin) and r.node not in defaults}
         self.assertEqual(loose, {"time.time"})
 
-    def test_open_encodings_are_found(self) -> None:
-        """Text without an encoding is found, bytes and an encoding are not."""
-        for text, expected in (
-            ("open(p)", True),
-            ("open(p, 'rb')", False),
-            ("open(p, encoding='utf-8')", False),
-            ("p.read_text()", True),
-            ("p.read_text('utf-8')", False),
-            ("p.write_text(t)", True),
-            ("p.open('w')", True),
-            ("breaker.open()", False),
-            ("subprocess.run(a, text=True)", True),
-            ("subprocess.run(a)", False),
+    def test_open_encodings_and_line_ends_are_found(self) -> None:
+        """Text without an encoding and a text write without `newline` are found, bytes and reads are not."""
+        for text, encoding, line_end in (
+            ("open(p)", True, False),
+            ("open(p, 'rb')", False, False),
+            ("open(p, 'wb')", False, False),
+            ("open(p, encoding='utf-8')", False, False),
+            ("open(p, 'w', encoding='utf-8')", False, True),
+            ("open(p, 'w', encoding='utf-8', newline='')", False, False),
+            ("p.read_text()", True, False),
+            ("p.read_text('utf-8')", False, False),
+            ("p.write_text(t)", True, True),
+            ("p.write_text(t, encoding='utf-8')", False, True),
+            ("p.write_text(t, encoding='utf-8', newline='x')", False, False),
+            ("p.open('w')", True, True),
+            ("breaker.open()", False, False),
+            ("subprocess.run(a, text=True)", True, False),
+            ("subprocess.run(a)", False, False),
         ):
             with self.subTest(text=text):
                 call = ast.parse(text, mode="eval").body
                 assert isinstance(call, ast.Call)
-                self.assertEqual(leaves_the_encoding_open(call), expected)
-
-    def test_open_line_ends_are_found(self) -> None:
-        """A text write without `newline` is found, a read and a binary write are not."""
-        for text, expected in (
-            ("open(p, 'w', encoding='utf-8')", True),
-            ("open(p, 'w', encoding='utf-8', newline='')", False),
-            ("open(p, 'wb')", False),
-            ("open(p)", False),
-            ("p.write_text(t, encoding='utf-8')", True),
-            ("p.write_text(t, encoding='utf-8', newline='x')", False),
-        ):
-            with self.subTest(text=text):
-                call = ast.parse(text, mode="eval").body
-                assert isinstance(call, ast.Call)
-                self.assertEqual(leaves_the_line_end_open(call), expected)
+                self.assertEqual((leaves_the_encoding_open(call), leaves_the_line_end_open(call)), (encoding, line_end))
 
     def test_imports_of_this_package_are_resolved(self) -> None:
         """A module imported by name, from its package or from the root is seen as that module."""
