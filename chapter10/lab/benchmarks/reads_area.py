@@ -13,7 +13,8 @@ import asyncio
 from collections.abc import Iterator
 from typing import Any, Final
 
-from chapter10.concurrency import bounded_reads, stream_reads
+from chapter10.companions.work.stream_reads import stream_reads
+from chapter10.concurrency import bounded_reads
 from chapter10.lab.benchmarks.instrument import Finding, Growth, Plan, Table, by_turns, compare, peak_bytes, ready_async
 
 __all__ = ["measure", "smallest_pool"]
