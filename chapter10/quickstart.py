@@ -1,4 +1,4 @@
-"""The shortest whole flow, to be read first: the receipt, then claim, count, report progress, finish, read the result."""
+"""The shortest whole flow, to be read first: the receipt, then claim, count, finish, and read the result."""
 
 import json
 import tempfile
@@ -12,7 +12,7 @@ __all__ = ["main"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one job from its submission to its result: first its receipt as JSON, then what happened; `--json`, `--lang`."""
+    """Run one job and print its receipt, then what became of it: sentences on a terminal, else (or `--json`) JSON."""
     from chapter10.lab.reader.story import quickstart_options, tell_quickstart
 
     options = quickstart_options(arguments)

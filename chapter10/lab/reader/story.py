@@ -67,7 +67,8 @@ def _catalog(figures: Mapping[str, Any], scene: Scene, asked: Any) -> Iterator[S
 
 
 def _boundaries(figures: Mapping[str, Any], scene: Scene, asked: Any) -> Iterator[Sentence]:
-    yield "boundaries.unknown", {"count": len(figures["unknown_query"])}
+    unknown = figures["unknown_query"]
+    yield ("boundaries.ranked" if unknown else "boundaries.unknown"), {"query": "火星 着陆", "hits": _ranked(unknown)}
     hits = figures["ambiguous_query"]
     tied = sum(hit["score"] == hits[0]["score"] for hit in hits)
     outcome = "none" if not hits else "one" if len(hits) == 1 else "tie" if tied > 1 else "ranked"
@@ -220,8 +221,8 @@ TABLE: Final[Mapping[str, Text]] = {
         "Definitions that alone exceed the budget and can never be loaded: {count:,}.",
     ),
     "boundaries.unknown": Text(
-        "“火星 着陆”的匹配有 {count} 个；没有匹配时返回空列表，不硬选一个。",
-        '"火星 着陆" has {count} matches; where there is none, the list is empty and nothing is picked.',
+        "“{query}”没有匹配：返回空列表，不硬选一个。",
+        '"{query}" has no match: an empty list, and nothing is picked instead.',
     ),
     "boundaries.none": Text("“{query}”没有匹配。", '"{query}" has no match.'),
     "boundaries.one": Text("“{query}”只找到一个：{hits}。", '"{query}" finds one tool: {hits}.'),
@@ -274,7 +275,7 @@ TABLE: Final[Mapping[str, Text]] = {
     ),
     "lifecycle.result": Text(
         "交付 {artifact_id}：{month} 共 {row_count:,} 行，合计 {total_cents:,} 分。",
-        "Delivered as {artifact_id}: {month}, {row_count:,} rows, {total_cents:,} cents together.",
+        "Delivered as {artifact_id}: {month}; rows: {row_count:,}, cents together: {total_cents:,}.",
     ),
     "lifecycle.bad_line": Text(
         "第 {line} 行不对（{code}）：作业以 {state} 结束，没有结果。",
@@ -347,8 +348,8 @@ TABLE: Final[Mapping[str, Text]] = {
     "quickstart.result": Text(
         "交付 {artifact_id}：{month} 共 {row_count} 行，合计 {total_cents:,} 分；"
         "回执 {receipts} 份，事件 {events} 个。",
-        "Delivered as {artifact_id}: {month}, {row_count} rows, {total_cents:,} cents together; receipts: {receipts}, "
-        "events: {events}.",
+        "Delivered as {artifact_id}: {month}; rows: {row_count}, cents together: {total_cents:,}, "
+        "receipts: {receipts}, events: {events}.",
     ),
     "quickstart.next": Text(
         "接着看：python -m chapter10.experiments --group lifecycle",
