@@ -30,9 +30,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--lang", choices=LANGUAGES, help="the language of the list and of the questions")
     options, rest = parser.parse_known_args(arguments)
     if options.group is not None:
-        program = experiments if options.group in experiments.GROUPS else companion_experiments
+        run = experiments.main if options.group in experiments.GROUPS else companion_experiments.main
         rest += ["--lang", options.lang] if options.lang else []
-        return program.main(["--group", options.group, "--predict", *rest])
+        return run(["--group", options.group, "--predict", *rest])
     if rest:
         parser.error(f"without a group nothing is asked: {' '.join(rest)}")
     width = max(map(len, areas))
