@@ -93,7 +93,8 @@ async def bounded_reads(
 def _was_cancelled() -> bool:
     """Say whether somebody asked this task to stop, whatever became of the `CancelledError`."""
     task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
+    assert task is not None
+    return task.cancelling() > 0
 
 
 def _check(calls: Sequence[tuple[str, Any]], read: object, limit: object) -> None:

@@ -137,7 +137,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(path)
         return EXIT_FINE
     if options.check:
-        return say_differences(check_reports(reports_folder()), REPORTS, "chapter10.lab.reader.companion_experiments")
+        return say_differences(check_reports(reports_folder()), REPORTS, "chapter10 companions")
     if options.predict:
         return _predict(parser, options)
     print_json(run_companions() if options.group is None else GROUPS[options.group].run(Scene()))

@@ -25,7 +25,7 @@ _MOST_NAMED: Final = 4
 _MOST_SHOWN: Final = 40
 """Characters of a query in a sentence; a longer one is cut."""
 
-Sentence = tuple[str, Mapping[str, Any]]
+_Sentence = tuple[str, Mapping[str, Any]]
 """The name of a sentence in `TABLE`, and what to fill in."""
 
 
@@ -47,7 +47,7 @@ def sentences(group: str, figures: Mapping[str, Any], scene: Scene, asked: Any, 
     return [TABLE[name].in_language(language, **values) for name, values in SENTENCES[group](figures, scene, asked)]
 
 
-def _catalog(figures: Mapping[str, Any], scene: Scene, asked: Any) -> Iterator[Sentence]:
+def _catalog(figures: Mapping[str, Any], scene: Scene, asked: Any) -> Iterator[_Sentence]:
     hits = figures["hits"]
     yield "catalog.sets", figures
     query = _cut(figures.get("query", asked["query"]))
@@ -66,7 +66,7 @@ def _catalog(figures: Mapping[str, Any], scene: Scene, asked: Any) -> Iterator[S
             yield f"catalog.{name}", figures[name]
 
 
-def _boundaries(figures: Mapping[str, Any], scene: Scene, asked: Any) -> Iterator[Sentence]:
+def _boundaries(figures: Mapping[str, Any], scene: Scene, asked: Any) -> Iterator[_Sentence]:
     unknown = figures["unknown_query"]
     yield ("boundaries.ranked" if unknown else "boundaries.unknown"), {"query": "火星 着陆", "hits": _ranked(unknown)}
     hits = figures["ambiguous_query"]
@@ -77,7 +77,7 @@ def _boundaries(figures: Mapping[str, Any], scene: Scene, asked: Any) -> Iterato
         yield f"boundaries.{name}", figures
 
 
-def _concurrency(figures: Mapping[str, Any], scene: Scene, asked: Any) -> Iterator[Sentence]:
+def _concurrency(figures: Mapping[str, Any], scene: Scene, asked: Any) -> Iterator[_Sentence]:
     results = figures["results"]
     yield "concurrency.peak", {**figures, "count": len(results)}
     ended = [event.actor for _, events in scene.parts for event in events if event.detail]
@@ -91,7 +91,7 @@ def _concurrency(figures: Mapping[str, Any], scene: Scene, asked: Any) -> Iterat
         yield "concurrency.unmeasured", {}
 
 
-def _lifecycle(figures: Mapping[str, Any], scene: Scene, asked: Any) -> Iterator[Sentence]:
+def _lifecycle(figures: Mapping[str, Any], scene: Scene, asked: Any) -> Iterator[_Sentence]:
     yield "lifecycle.receipt", figures["submitted"]
     yield "lifecycle.reconnected", {"id": figures["resumed_with_same_job_id"]}
     steps = [event["detail"] for event in figures["events"] if event["kind"] == "progress"]
@@ -111,7 +111,7 @@ def _lifecycle(figures: Mapping[str, Any], scene: Scene, asked: Any) -> Iterator
     yield "lifecycle.cursor", {"cursor": figures["cursor"], "count": len(kinds), "kinds": ", ".join(kinds)}
 
 
-def _failures(figures: Mapping[str, Any], scene: Scene, asked: Any) -> Iterator[Sentence]:
+def _failures(figures: Mapping[str, Any], scene: Scene, asked: Any) -> Iterator[_Sentence]:
     yield ("failures.same" if figures["same_submission_same_job"] else "failures.other"), figures
     late = figures["recovery_attempts"][1] is not None
     yield ("failures.late" if late else "failures.in_time"), {**figures, "lease": asked["lease"]}
@@ -119,7 +119,7 @@ def _failures(figures: Mapping[str, Any], scene: Scene, asked: Any) -> Iterator[
         yield f"failures.{name}", figures
 
 
-SENTENCES: Final[Mapping[str, Callable[[Mapping[str, Any], Scene, Any], Iterator[Sentence]]]] = {
+SENTENCES: Final[Mapping[str, Callable[[Mapping[str, Any], Scene, Any], Iterator[_Sentence]]]] = {
     "catalog": _catalog,
     "boundaries": _boundaries,
     "concurrency": _concurrency,
