@@ -15,7 +15,8 @@ from unittest import mock
 
 from chapter10 import experiments
 from chapter10.experiments import REPORTS, check_reports, run_all, write_reports
-from chapter10.lab.evidence.evidence import Scene, differences, replace_together
+from chapter10.lab.evidence.evidence import Scene
+from chapter10.lab.evidence.files import differences, replace_together
 from chapter10.tests.published import PUBLISHED
 from chapter10.tests.support import TOP, FolderTestCase, run_python
 
@@ -320,7 +321,7 @@ class Replace(FolderTestCase):
 
                 with self.subTest(failing=failing, error=error):
                     with (
-                        mock.patch("chapter10.lab.evidence.evidence.os.replace", replace),
+                        mock.patch("chapter10.lab.evidence.files.os.replace", replace),
                         self.assertRaises(type(error)),
                     ):
                         replace_together(self.folder, texts)

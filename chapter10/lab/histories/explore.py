@@ -42,7 +42,7 @@ from chapter10.lab.console.textio import (
     mermaid_sequence,
     text_lanes,
 )
-from chapter10.lab.evidence.evidence import differences, replace_together, say_differences
+from chapter10.lab.evidence.files import differences, replace_together, say_differences
 from chapter10.lab.histories.explorer import Answers, Broken, Exploration, Explorer, counterexample
 from chapter10.lab.histories.guards import GUARDS
 from chapter10.lab.histories.invariants import INVARIANTS, Invariant

@@ -25,7 +25,7 @@ from chapter10.canonical import canonical
 from chapter10.experiments import reports_folder
 from chapter10.lab.console.strings import LANGUAGES, Text, choose_language
 from chapter10.lab.console.textio import EXIT_FINE, EXIT_USAGE, EXIT_WRONG, main_guard
-from chapter10.lab.evidence.evidence import differences, replace_together, say_differences
+from chapter10.lab.evidence.files import differences, replace_together, say_differences
 from chapter10.lab.proof.claims import Breaker, Claim, Map, Place, read_map
 
 __all__ = ["PAGE", "main", "page", "problems", "sheet"]

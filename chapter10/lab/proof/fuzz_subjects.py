@@ -61,8 +61,9 @@ from chapter10.companions.tools.result_store import ResultStore, visible_content
 from chapter10.companions.tools.result_text import is_empty, result_text
 from chapter10.companions.tools.tool_calls import CancelScope, ToolCall, check_call, parse_arguments
 from chapter10.companions.tools.tool_spec import is_seconds
+from chapter10.companions.work.stream_reads import stream_reads
 from chapter10.companions.work.worker import Backoff, Handler, Worker
-from chapter10.concurrency import bounded_reads, stream_reads
+from chapter10.concurrency import bounded_reads
 from chapter10.database import Database
 from chapter10.jobs import JobStore, Operation
 

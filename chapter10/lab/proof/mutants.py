@@ -47,7 +47,7 @@ from typing import Final, Literal
 
 from chapter10.experiments import reports_folder
 from chapter10.lab.console.textio import EXIT_FINE, EXIT_INTERRUPTED, EXIT_USAGE, EXIT_WRONG, main_guard
-from chapter10.lab.evidence.evidence import replace_together
+from chapter10.lab.evidence.files import replace_together
 from chapter10.lab.proof.mutations import OPERATORS, Mutant, MutantList, automatic, read_list, written
 
 __all__ = [

@@ -3,14 +3,14 @@
     python -m chapter10 companions                   every group, as one JSON object
     python -m chapter10 companions --group registry  one of them
     python -m chapter10 companions --group registry --predict
-                                                                 guess first, then run, then compare
+                                                     guess first, then run, then compare
     python -m chapter10 companions --write           write the two reports anew
     python -m chapter10 companions --check           compare the reports with a new run
 
 The chapter has five experiments of its own, in `chapter10.experiments`, and its three reports stay as
-they are: what is shown here is what surrounds the chapter. A group is a module of `lab.tool_scenes` or `lab.effect_scenes`
-and one line in `GROUPS`. Each needs none of the others, goes by logical or virtual time, and gives the
-same bytes on every machine; files and databases lie in temporary folders whose paths appear nowhere.
+they are: what is shown here is what surrounds the chapter. A group is a module of `lab.tool_scenes` or
+`lab.effect_scenes` and one line in `GROUPS`. Each needs none of the others, goes by logical or virtual time, and
+gives the same bytes on every machine; files and databases lie in temporary folders whose paths appear nowhere.
 
 Exit codes: 0 fine, 1 a report differs, 2 usage, 3 the machine lacks something.
 Source: the three companion documents (claims C8-001 to C8-085, T6-001 to T6-044, I4-001 to I4-103), and the
@@ -27,19 +27,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from chapter10.canonical import canonical
-from chapter10.experiments import reports_folder
+from chapter10.experiments import UNMEASURED, reports_folder
 from chapter10.lab.console.textio import EXIT_FINE, json_text, main_guard, print_json
 from chapter10.lab.effect_scenes import breaker, budget, clocks, idempotency, interruption, mail, outbox, retry
-from chapter10.lab.evidence.evidence import (
-    Group,
-    Scene,
-    differences,
-    envelope,
-    figures_table,
-    pictures,
-    replace_together,
-    say_differences,
-)
+from chapter10.lab.evidence.evidence import Group, Scene
+from chapter10.lab.evidence.files import differences, replace_together, say_differences
+from chapter10.lab.evidence.page import figures_table, pictures
 from chapter10.lab.guessing import predictions_effects, predictions_resilience, predictions_tools
 from chapter10.lab.guessing.predict import Area, Outcome, add_options, predict_group, refuse_what_does_not_combine
 from chapter10.lab.tool_scenes import orchestration, registry, results, schema, turn
@@ -61,7 +54,7 @@ GROUPS: Final[Mapping[str, Group]] = {
     "outbox": outbox.GROUP,
     "mail": mail.GROUP,
 }
-"""Every group in the order in which a reader takes them. A new one is a module of `scenes` and a line here."""
+"""Every group in the order in which a reader takes them. A new one is a module of scenes and a line here."""
 
 AREAS: Final[Mapping[str, Area]] = {
     **predictions_tools.AREAS,
@@ -144,7 +137,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(path)
         return EXIT_FINE
     if options.check:
-        return say_differences(check_reports(reports_folder()), REPORTS, "chapter10.lab.reader.companion_experiments")
+        return say_differences(check_reports(reports_folder()), REPORTS, "chapter10 companions")
     if options.predict:
         return _predict(parser, options)
     print_json(run_companions() if options.group is None else GROUPS[options.group].run(Scene()))
@@ -167,7 +160,8 @@ def _predict(parser: argparse.ArgumentParser, options: argparse.Namespace) -> in
 
 def _run() -> tuple[dict[str, Any], dict[str, Scene]]:
     scenes = {name: Scene() for name in GROUPS}
-    return envelope(CONTRACT, {name: group.run(scenes[name]) for name, group in GROUPS.items()}), scenes
+    figures = {name: group.run(scenes[name]) for name, group in GROUPS.items()}
+    return {"contract": CONTRACT, **UNMEASURED, "groups": figures}, scenes
 
 
 def _reports() -> dict[str, str]:
