@@ -69,8 +69,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, NoReturn
 
-from chapter10.canonical import CanonicalError, CodedError, canonical, is_unicode, text_digest
+from chapter10.canonical import CanonicalError, CodedError, canonical, text_digest
 from chapter10.database import BUSY_SECONDS, Database
+from chapter10.limits import is_unicode
 
 __all__ = [
     "APPLICATION_ID",
