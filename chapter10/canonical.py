@@ -1,13 +1,11 @@
 """One form for each value: canonical JSON, its size in bytes, its SHA-256 digest, and errors with a code.
 
-Two programs that hold the same value must come to the same bytes, or a fingerprint says nothing.
-The form is JSON with sorted keys, `,` and `:` as separators and text as it stands (not escaped),
-in UTF-8. A value that would not read back as the same value is refused and never repaired:
+The form is JSON with sorted keys, `,` and `:` as separators and text as it stands (not escaped), in UTF-8.
+A value that would not read back as the same value is refused and never repaired:
 
-- NaN and the infinities, which JSON does not have;
+- a type that JSON does not have (a tuple would come back as a list), NaN and the infinities among them;
 - a dict key that is not a string (`{1: "a"}` would come back as `{"1": "a"}`);
 - a lone surrogate, which UTF-8 cannot carry;
-- any type but `None`, `bool`, `int`, `float`, `str`, `list`, `dict` (a tuple would come back as a list);
 - more than `MAX_DEPTH` levels, an integer of more digits than Python prints, a container inside itself.
 
 A digest shows that content has changed. It is no signature and grants nothing.

@@ -17,23 +17,10 @@ What holds
     C5  What is handed out is a copy, and a `Tool` never changes. Grants are read again at every call.
     C6  A refused call changes nothing.
 
-The words
-    card        what `search` returns for a tool: enough to choose by, without the parameters
-    definition  what `load` returns: the contract that a call must follow, and its digest
-    grants      the permissions of an identity: a set, list or tuple of strings. One string is refused
-                (`in` would look for a part of it)
-    digest      SHA-256 of the canonical form of every field, also of those that the model does not see
-
-Names are compared as they are: `search` and `Search` are two tools. A tool is found by its keywords and
-nothing else, so that a name typed as a query finds a tool only if the name is among them. Unicode forms
-are not unified: a keyword in another normal form is another keyword.
-
-A search looks at every tool, which is plain and quick enough for some thousands. `IndexedCatalog`, in
-`companions.finding.indexed_catalog`, gives the same answers at a cost that follows the matches.
-
-What it does not do: understand language (a query is words that somebody chose), authorize an object
-(whether *this* order may be read is for the service that has it), or make a check here and an effect
-elsewhere one atomic act. One thread at a time.
+Names and keywords are compared as they are: `search` and `Search` are two tools, another Unicode form is another
+keyword. A name typed as a query finds its tool only if it is among the keywords. A search looks at every tool;
+`companions.finding.indexed_catalog` has the same answers for many tools. Nothing here understands language, knows
+whether *this* order may be read, or makes a check here and an effect elsewhere one act. One thread at a time.
 
 Source: the chapter up to its section on caches and versions (claims C10-005 to C10-092).
 """
@@ -41,7 +28,7 @@ Source: the chapter up to its section on caches and versions (claims C10-005 to 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, ValuesView
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cached_property
@@ -79,12 +66,8 @@ class CatalogError(CodedError, ValueError):
     The caller's mistakes: `invalid_tool`, `duplicate_tool`, `too_many_tools`, `name_mismatch`, `invalid_query`,
     `invalid_grants`, `invalid_limit`, `invalid_hits`, `invalid_definition`, `invalid_budget`; with them
     `field` names what was wrong and `reason` says in a few words why, without the value.
-    What the catalog decides: `denied`, `stale_definition`, `definition_budget_exceeded`. `denied` says
-    nothing more, whatever its cause.
+    What the catalog decides and says no more of: `denied`, `stale_definition`, `definition_budget_exceeded`.
     """
-
-    field: str | None
-    reason: str | None
 
     def __init__(self, code: str, *, field: str | None = None, reason: str | None = None) -> None:
         super().__init__(code)
@@ -100,6 +83,8 @@ _RECORD_ID: Final[dict[str, Any]] = {
 }
 """The one schema of all fixture tools, there to be measured; no real service takes it (claim C10-060)."""
 
+_RECORD_ID_TEXT: Final = canonical(_RECORD_ID)
+
 
 class _Parameters:
     """The field `parameters`: kept as canonical text, so that whoever reads it gets a copy of their own."""
@@ -108,7 +93,7 @@ class _Parameters:
         return None if tool is None else json.loads(tool.__dict__["_parameters"])
 
     def __set__(self, tool: Tool, value: Mapping[str, Any] | None) -> None:
-        tool.__dict__["_parameters"] = _parameters_text(_RECORD_ID if value is None else value)
+        tool.__dict__["_parameters"] = _RECORD_ID_TEXT if value is None else _parameters_text(value)
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,25 +130,24 @@ class Tool:
 
     def definition(self) -> dict[str, Any]:
         """Return what a model needs for a call: name, description, version, effect, parameters."""
-        fields = ("name", "description", "version", "effect", "parameters")
-        return {field: getattr(self, field) for field in fields}
+        return {field: getattr(self, field) for field in ("name", "description", "version", "effect", "parameters")}
+
+    @cached_property
+    def words(self) -> tuple[str, ...]:
+        """The keywords with their case folded: what a search compares."""
+        return tuple(map(str.casefold, self.keywords))
 
     @cached_property
     def digest(self) -> str:
-        """The fingerprint of every field, worked out once, when it is first asked for (claim C10-080)."""
-        unseen = {"keywords": list(self.keywords), "permission": self.permission}
-        return digest({**self.definition(), **unseen})
+        """The SHA-256 of all fields, also of those that the model does not see, worked out once (claim C10-080)."""
+        return digest({**self.definition(), "keywords": list(self.keywords), "permission": self.permission})
 
     def card(self, score: int) -> dict[str, Any]:
-        """Return what a search shows of this tool."""
+        """Return what a search shows of this tool: enough to choose by, without the parameters."""
         return {
-            "name": self.name,
-            "description": self.description,
-            "version": self.version,
-            "digest": self.digest,
-            "effect": self.effect,
-            "score": score,
-        }
+            "name": self.name, "description": self.description, "version": self.version,
+            "digest": self.digest, "effect": self.effect, "score": score,
+        }  # fmt: skip
 
     def __eq__(self, other: object) -> bool:
         return self.digest == other.digest if isinstance(other, Tool) else NotImplemented
@@ -197,15 +181,17 @@ class ToolMap(MutableMapping[str, Tool]):
         self._tools[name] = tool
 
     def __delitem__(self, name: str) -> None:
-        if type(name) is not str:
-            raise KeyError(name)
-        del self._tools[name]
+        del self._tools[self[name].name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._tools)
 
     def __len__(self) -> int:
         return len(self._tools)
+
+    def values(self) -> ValuesView[Tool]:
+        """Return the tools, without a look-up by name for each."""
+        return self._tools.values()
 
 
 class Catalog:
@@ -245,7 +231,7 @@ class Catalog:
         for tool in self.tools.values():
             if tool.permission not in grants:
                 continue
-            score = len(words.intersection(map(str.casefold, tool.keywords)))
+            score = len(words.intersection(tool.words))
             if score > 0:
                 candidates.append((score, tool))
         candidates.sort(key=lambda found: (-found[0], found[1].name))
@@ -356,14 +342,8 @@ def fixture_tools() -> list[Tool]:
         ),
     ]
     archive = [
-        Tool(
-            name=f"archive.lookup_{number:03}",
-            description=f"查询第 {number:03} 类历史归档记录；只读。",
-            keywords=("归档", "历史", f"{number:03}"),
-            permission="archive:read",
-            effect="read",
-        )
-        for number in range(296)
+        Tool(name, f"查询第 {name[-3:]} 类历史归档记录；只读。", ("归档", "历史", name[-3:]), "archive:read", "read")
+        for name in (f"archive.lookup_{number:03}" for number in range(296))
     ]
     return met + archive
 

@@ -70,4 +70,6 @@ def are_words(value: object, most: int, longest: int) -> TypeGuard[tuple[str, ..
 
 def are_names(value: object, most: int) -> TypeGuard[Collection[str]]:
     """Say whether `value` is a set, list or tuple of at most `most` strings; one string alone is none."""
-    return isinstance(value, AbstractSet | list | tuple) and len(value) <= most and all(type(n) is str for n in value)
+    if not isinstance(value, (frozenset, set, list, tuple, AbstractSet)):
+        return False
+    return len(value) <= most and set(map(type, value)) <= {str}

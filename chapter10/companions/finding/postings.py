@@ -26,7 +26,8 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from operator import attrgetter
+from functools import reduce
+from operator import and_, attrgetter
 from typing import Final
 
 from chapter10.catalog import Tool
@@ -136,41 +137,46 @@ class ToolIndex:
         late, gaps = len(self._tools) - self._in_step, len(self._tools) - len(self._number)
         if late > MAX_LATE or gaps > len(self._number) + MAX_LATE:
             ToolIndex.__init__(self, [self._tools[number] for number in self._number.values()])
-        matches = self._postings.sets(words)
-        few = sum(map(len, matches)) <= FEW + len(self._tools) // FEW_SHARE
-        if few and len(self._tools) > FIRST:
-            return self._best_by_counting(matches, grants, limit)
+        if len(self._tools) > FIRST:
+            matches = self._postings.sets(words)
+            if sum(map(len, matches)) <= FEW + len(self._tools) // FEW_SHARE:
+                return self._best_by_counting(matches, grants, limit)
         return self._best_by_bits(words, grants, limit)
 
-    def _best_by_counting(
-        self, matches: list[set[int]], grants: frozenset[str], limit: int
-    ) -> list[tuple[int, Tool]]:
+    def _best_by_counting(self, matches: list[set[int]], grants: frozenset[str], limit: int) -> list[tuple[int, Tool]]:
         scores = Counter(number for numbers in matches for number in numbers)
         found = [(score, self._tools[number]) for number, score in scores.items()]
         seen = [each for each in found if each[1].permission in grants]
         return sorted(seen, key=lambda each: (-each[0], each[1].name))[:limit]
 
     def _best_by_bits(self, words: Iterable[str], grants: frozenset[str], limit: int) -> list[tuple[int, Tool]]:
-        """Go down from the tools that have every word; what has fewer is looked at only while there are too few."""
+        """Go down from the tools that have every word; scores are counted only while there are too few."""
         size = len(self._tools)
         sets = self._postings.bits(words, size)
+        if not sets:
+            return []
         visible = 0
         for bits in self._postings.bits([(permission,) for permission in grants], size):
             visible |= bits
         # In a large catalog the first names are tried alone: `&` reads no more than the shorter integer has.
         parts = [(1 << FIRST) - 1, _ALL] if size == self._in_step and size > FIRST else [_ALL]
-        digits: dict[int, list[int]] = {}
+        digits: dict[int, list[int]] = {}  # of a part, once they were needed
         found: list[tuple[int, Tool]] = []
         for score in range(len(sets), 0, -1):
             for part in parts:
-                if part not in digits:
-                    seen = visible & part
-                    digits[part] = _sum(seen & bits for bits in sets)
-                bits = _with_score(digits[part], score)
-                if part == _ALL or bits.bit_count() >= limit - len(found):
-                    found += [(score, tool) for tool in self._first(bits, limit - len(found))]
+                seen = visible if part == _ALL else visible & part
+                if score == len(sets):
+                    bits = reduce(and_, sets, seen)
+                else:
+                    if part not in digits:
+                        digits[part] = _sum([seen & bits for bits in sets])
+                    bits = _with_score(digits[part], score)
+                if bits and (part == _ALL or bits.bit_count() >= limit):
+                    first = self._first(bits, limit)
+                    found += [(score, tool) for tool in first]
+                    limit -= len(first)
                     break
-            if len(found) == limit:
+            if not limit:
                 break
         return found
 
@@ -185,7 +191,7 @@ class ToolIndex:
 
 
 def _keys(tool: Tool) -> set[Key]:
-    return {*map(str.casefold, tool.keywords), (tool.permission,)}
+    return {*tool.words, (tool.permission,)}
 
 
 def _lowest(bits: int, limit: int) -> list[int]:
