@@ -7,7 +7,8 @@ Source: the rule that bad input gets a clear, coded error (claims C10-283, C10-2
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from collections.abc import Set as AbstractSet
 from typing import Any, Final, TypeGuard
 
 __all__ = [
@@ -19,7 +20,11 @@ __all__ = [
     "MAX_TEXT",
     "MAX_TIME",
     "MIN_SECONDS",
+    "are_names",
+    "are_words",
+    "is_label",
     "is_seconds",
+    "is_string",
     "is_text",
     "is_unicode",
     "is_whole",
@@ -63,6 +68,30 @@ def is_whole(value: object, low: int, high: int = 2**63 - 1) -> TypeGuard[int]:
 def is_seconds(value: object, low: float = -MAX_TIME) -> TypeGuard[float]:
     """Say whether `value` is an `int` or a `float` from `low` to `MAX_TIME`; NaN and infinity are neither."""
     return type(value) in (int, float) and low <= value <= MAX_TIME  # type: ignore[operator]
+
+
+def is_string(value: object, most: int) -> TypeGuard[str]:
+    """Say whether `value` is a `str` of at most `most` characters, whatever they are, without a lone surrogate."""
+    return type(value) is str and len(value) <= most and is_unicode(value)
+
+
+def is_label(value: object, most: int) -> TypeGuard[str]:
+    """Say whether `value` is a `str` of 1 to `most` characters on one line: no control character, no lone surrogate."""
+    return type(value) is str and 0 < len(value) <= most and value.isprintable()
+
+
+def are_words(value: object, most: int, longest: int) -> TypeGuard[tuple[str, ...]]:
+    """Say whether `value` is a tuple of at most `most` words of 1 to `longest` characters, none with white space."""
+    if type(value) is not tuple or len(value) > most:
+        return False
+    return all(is_string(word, longest) and word.split() == [word] for word in value)
+
+
+def are_names(value: object, most: int) -> TypeGuard[Collection[str]]:
+    """Say whether `value` is a set, list or tuple of at most `most` strings; one string alone is none."""
+    if not isinstance(value, (frozenset, set, list, tuple, AbstractSet)):
+        return False
+    return len(value) <= most and set(map(type, value)) <= {str}
 
 
 _Bound = tuple[Callable[[Any], bool], str]

@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Literal
 
-from chapter10.canonical import canonical, is_unicode, text_digest
+from chapter10.canonical import canonical, text_digest
 from chapter10.companions.effects.messages import (
     BATCH_LIMIT,
     HORIZON_S,
@@ -44,6 +44,7 @@ from chapter10.companions.effects.messages import (
     whole,
 )
 from chapter10.database import BUSY_SECONDS, Database
+from chapter10.limits import is_unicode
 
 __all__ = [
     "AGEING_S",

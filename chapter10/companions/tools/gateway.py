@@ -54,7 +54,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final
 
-from chapter10.canonical import CodedError, canonical, is_unicode
+from chapter10.canonical import CodedError, canonical
 from chapter10.catalog import BUDGET_BYTES, CatalogError, Grants
 from chapter10.companions.tools.executor import KEEP_PROGRESS, StreamingToolExecutor, ToolState, Update
 from chapter10.companions.tools.registry import ApprovalRequest, ToolRegistry, ToolSpec
@@ -71,6 +71,7 @@ from chapter10.companions.tools.tool_calls import (
     parse_arguments,
 )
 from chapter10.companions.tools.tool_spec import MAX_OUTPUT_CHARS, RETRYABLE, TEXTS
+from chapter10.limits import is_unicode
 
 __all__ = [
     "MAX_MESSAGES",
