@@ -58,19 +58,6 @@ NOT_RUN: Final[dict[str, str]] = {
 }
 """Documented commands that no test runs, each with the reason."""
 
-PLANNED: Final = frozenset(
-    {
-        "companions.finding.indexed_catalog",
-        "companions.work.living_store",
-        "companions.work.stream_reads",
-        "lab.evidence.files",
-        "lab.evidence.page",
-        "lab.evidence.telling",
-        "lab.reader.story",
-    }
-)
-"""Modules whose row may be there before they are."""
-
 FENCE: Final = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK: Final = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 
@@ -231,7 +218,7 @@ class TheMap(unittest.TestCase):
             found = [name for cells in rows(page) for name in modules_in(cells[1])]
             expected = {name for name in modules() if name.startswith(house) and name not in MARKERS}
             with self.subTest(page=page.name):
-                self.assertEqual(sorted(found), sorted(expected | {n for n in PLANNED if n.startswith(house)}))
+                self.assertEqual(sorted(found), sorted(expected))
                 self.assertTrue(all(len(cells) == 3 and "test_" in cells[2] for cells in rows(page)))
 
     def test_the_map_goes_through_the_chapter(self) -> None:
@@ -279,7 +266,7 @@ class TheMap(unittest.TestCase):
                 with self.subTest(page=page.name, target=target):
                     if "://" in target:
                         self.assertTrue(target.startswith("https://"))
-                    elif Path(target).stem.removeprefix("test_") not in {name.split(".")[-1] for name in PLANNED}:
+                    else:
                         name, _, anchor = target.partition("#")
                         file = (page.parent / name).resolve() if name else page
                         self.assertTrue(file.exists())
