@@ -44,7 +44,7 @@ from chapter10.companions.tools.tool_spec import (
     TEXTS,
 )
 from chapter10.tests.syntax import nodes, python_files
-from chapter10.tests.virtual_time import VirtualLoop, pause, run_virtual
+from chapter10.tests.virtual_time import VirtualLoop, pause, run_virtual, virtual
 
 T = TypeVar("T")
 
@@ -431,16 +431,13 @@ class TheDocumentsForm(RegistryTestCase):
         self.assertEqual(self.call(spec(handler)), failure("tool_failure"))
         self.assertEqual(len(handler.calls), 1)
 
-    def test_inside_a_running_loop_the_plain_form_is_refused(self) -> None:
+    @virtual
+    async def test_inside_a_running_loop_the_plain_form_is_refused(self, loop: VirtualLoop) -> None:
         """It would block the loop; nothing is called."""
         handler = Scripted("x")
         registry = registry_of(spec(handler))
-
-        async def main(loop: VirtualLoop) -> None:
-            with self.assertRaises(RuntimeError):
-                invoke_tool(registry, "orders.get", {"order_id": "A"})
-
-        self.run_virtual(main)
+        with self.assertRaises(RuntimeError):
+            invoke_tool(registry, "orders.get", {"order_id": "A"})
         self.assertEqual(handler.calls, [])
 
     def test_codes_have_one_verdict_and_one_text_each(self) -> None:
@@ -654,7 +651,8 @@ class Permission(RegistryTestCase):
             self.assertEqual((answer, handler.calls), (failure("forbidden"), []))
             self.assertEqual((len(looks), registry.running), (fine + 1, 0))
 
-    def test_a_public_tool_needs_no_grants(self) -> None:
+    @virtual
+    async def test_a_public_tool_needs_no_grants(self, loop: VirtualLoop) -> None:
         """It runs for whoever holds nothing, with the loaded definition too, and where grants cannot be read."""
 
         def broken() -> set[str]:
@@ -663,15 +661,11 @@ class Permission(RegistryTestCase):
         one = spec(Scripted("x"), keywords=("order",))
         registry = registry_of(one)
         (loaded,) = registry.catalog().load(registry.catalog().search("order", {PUBLIC}), {PUBLIC})
-
-        async def main(loop: VirtualLoop) -> None:
-            given = {"order_id": "A"}
-            self.assertEqual(await registry.invoke(one.name, given, grants=broken), {"ok": True, "data": "x"})
-            self.assertEqual(await registry.invoke(one.name, given, loaded=loaded), {"ok": True, "data": "x"})
-            registry.replace(dataclasses.replace(one, description="New."))
-            self.assertEqual(await registry.invoke(one.name, given, loaded=loaded), failure("forbidden"))
-
-        self.run_virtual(main)
+        given = {"order_id": "A"}
+        self.assertEqual(await registry.invoke(one.name, given, grants=broken), {"ok": True, "data": "x"})
+        self.assertEqual(await registry.invoke(one.name, given, loaded=loaded), {"ok": True, "data": "x"})
+        registry.replace(dataclasses.replace(one, description="New."))
+        self.assertEqual(await registry.invoke(one.name, given, loaded=loaded), failure("forbidden"))
 
     def test_a_refusal_by_the_handler_is_not_repeated(self) -> None:
         """The service behind the tool refused; a write is not asked for its state either.
@@ -1065,41 +1059,38 @@ class Repetition(RegistryTestCase):
 
         self.assertEqual((answer, events, left), (failure("outcome_unknown"), ["write"], []))
 
-    def test_status_queries_have_places_of_their_own(self) -> None:
+    @virtual
+    async def test_status_queries_have_places_of_their_own(self, loop: VirtualLoop) -> None:
         """One place: a second query waits for the first, and gives up when its own time is over."""
+        gate = loop.create_future()
+        asked: list[str] = []
 
-        async def main(loop: VirtualLoop) -> None:
-            gate = loop.create_future()
-            asked: list[str] = []
+        async def status(key: str, arguments: dict[str, Any]) -> Status:
+            asked.append(key)
+            await gate
+            return Status("done", key)
 
-            async def status(key: str, arguments: dict[str, Any]) -> Status:
-                asked.append(key)
-                await gate
-                return Status("done", key)
+        def write(name: str, seconds: float) -> ToolSpec:
+            return spec(
+                Scripted(ConnectionError()),
+                "reversible_write",
+                name=name,
+                timeout_seconds=seconds,
+                status_query=status,
+                idempotency_key=lambda arguments: name,
+            )
 
-            def write(name: str, seconds: float) -> ToolSpec:
-                return spec(
-                    Scripted(ConnectionError()),
-                    "reversible_write",
-                    name=name,
-                    timeout_seconds=seconds,
-                    status_query=status,
-                    idempotency_key=lambda arguments: name,
-                )
-
-            registry = registry_of(write("slow", 100.0), write("quick", 1.0), max_running=1)
-            first = loop.create_task(registry.invoke("slow", {"order_id": "A"}))
-            while not asked:
-                await asyncio.sleep(0)
-            before = loop.time()
-            self.assertEqual(await registry.invoke("quick", {"order_id": "A"}), failure("outcome_unknown"))
-            self.assertAlmostEqual(loop.time() - before, 1.0)
-            self.assertEqual(asked, ["slow"])
-            gate.set_result(None)
-            self.assertEqual(await first, {"ok": True, "data": "slow"})
-            self.assertEqual(await registry.invoke("quick", {"order_id": "A"}), {"ok": True, "data": "quick"})
-
-        self.run_virtual(main)
+        registry = registry_of(write("slow", 100.0), write("quick", 1.0), max_running=1)
+        first = loop.create_task(registry.invoke("slow", {"order_id": "A"}))
+        while not asked:
+            await asyncio.sleep(0)
+        before = loop.time()
+        self.assertEqual(await registry.invoke("quick", {"order_id": "A"}), failure("outcome_unknown"))
+        self.assertAlmostEqual(loop.time() - before, 1.0)
+        self.assertEqual(asked, ["slow"])
+        gate.set_result(None)
+        self.assertEqual(await first, {"ok": True, "data": "slow"})
+        self.assertEqual(await registry.invoke("quick", {"order_id": "A"}), {"ok": True, "data": "quick"})
 
     def test_an_irreversible_write_is_never_repeated(self) -> None:
         """Not even when its status says that it was not done; the next try needs a new approval.
@@ -1142,40 +1133,37 @@ class Repetition(RegistryTestCase):
         self.assertEqual(answer, failure("transient_failure"))
         self.assertEqual(events, ["write", "status k A1"] * 3)
 
-    def test_not_done_does_not_count_while_the_first_write_runs_on(self) -> None:
+    @virtual
+    async def test_not_done_does_not_count_while_the_first_write_runs_on(self, loop: VirtualLoop) -> None:
         """A handler that ignored its end may still do it: no second write beside it. What is done is done.
 
         Claims: T6-011, T6-040, T6-042.
         """
+        release = loop.create_future()
+        calls: list[str] = []
 
-        async def main(loop: VirtualLoop) -> None:
-            release = loop.create_future()
-            calls: list[str] = []
+        async def stubborn(order_id: str) -> str:
+            calls.append(order_id)
+            while not release.done():
+                try:
+                    await asyncio.shield(release)
+                except asyncio.CancelledError:
+                    pass
+            return "late"
 
-            async def stubborn(order_id: str) -> str:
-                calls.append(order_id)
-                while not release.done():
-                    try:
-                        await asyncio.shield(release)
-                    except asyncio.CancelledError:
-                        pass
-                return "late"
+        async def status(key: str, arguments: dict[str, Any]) -> Status:
+            return Status("not_done") if key == "k" else Status("done", "saved")
 
-            async def status(key: str, arguments: dict[str, Any]) -> Status:
-                return Status("not_done") if key == "k" else Status("done", "saved")
-
-            one = spec(stubborn, "reversible_write", parameters=None, status_query=status)
-            registry = registry_of(one)
-            answer = await registry.invoke("orders.get", {"order_id": "A"}, key="k")
-            self.assertEqual((answer, calls), (failure("outcome_unknown"), ["A"]))
-            self.assertEqual(registry.running, 1)
-            answer = await registry.invoke("orders.get", {"order_id": "B"}, key="done")
-            self.assertEqual((answer, calls), ({"ok": True, "data": "saved"}, ["A", "B"]))
-            release.set_result(None)
-            while registry.running:
-                await asyncio.sleep(0)
-
-        self.run_virtual(main)
+        one = spec(stubborn, "reversible_write", parameters=None, status_query=status)
+        registry = registry_of(one)
+        answer = await registry.invoke("orders.get", {"order_id": "A"}, key="k")
+        self.assertEqual((answer, calls), (failure("outcome_unknown"), ["A"]))
+        self.assertEqual(registry.running, 1)
+        answer = await registry.invoke("orders.get", {"order_id": "B"}, key="done")
+        self.assertEqual((answer, calls), ({"ok": True, "data": "saved"}, ["A", "B"]))
+        release.set_result(None)
+        while registry.running:
+            await asyncio.sleep(0)
 
     def test_the_business_key_is_the_same_at_every_attempt(self) -> None:
         """It comes from the arguments or from the caller, and the handler is told; a network id plays no part.
@@ -1221,7 +1209,8 @@ class Repetition(RegistryTestCase):
             self.assertEqual(self.call(spec(handler, idempotency_key=make)), failure("tool_failure"))
             self.assertEqual(handler.calls, [])
 
-    def test_a_repeated_request_is_a_call_of_its_own(self) -> None:
+    @virtual
+    async def test_a_repeated_request_is_a_call_of_its_own(self, loop: VirtualLoop) -> None:
         """The registry runs it again; a write carries the same key, by which its service knows it.
 
         Claims: T6-002.
@@ -1236,12 +1225,8 @@ class Repetition(RegistryTestCase):
             save, "reversible_write", parameters=None, context_argument="call", idempotency_key=lambda a: str(a["path"])
         )
         registry = registry_of(one)
-
-        async def main(loop: VirtualLoop) -> None:
-            for _ in range(2):
-                await registry.invoke("orders.get", {"path": "a"})
-
-        self.run_virtual(main)
+        for _ in range(2):
+            await registry.invoke("orders.get", {"path": "a"})
         self.assertEqual(seen, ["a", "a"])
 
 
@@ -1321,19 +1306,16 @@ class Failures(RegistryTestCase):
             with self.subTest(stop=stop, handler=asked), self.assertRaises(stop):
                 asyncio.run(registry_of(write).invoke("orders.get", {"order_id": "A"}))
 
-    def test_a_stop_tears_no_loop(self) -> None:
+    @virtual
+    async def test_a_stop_tears_no_loop(self, loop: VirtualLoop) -> None:
         """Ctrl-C and the exit that a coroutine raises reach its caller, who may go on; the loop hears of nothing."""
-
-        async def main(loop: VirtualLoop) -> None:
-            for stop in (KeyboardInterrupt, SystemExit, GeneratorExit):
-                handler = Scripted(stop(), "x")
-                registry = registry_of(spec(handler))
-                with self.assertRaises(stop):
-                    await registry.invoke("orders.get", {"order_id": "A"})
-                self.assertEqual(await registry.invoke("orders.get", {"order_id": "A"}), {"ok": True, "data": "x"})
-            gc.collect()
-
-        self.run_virtual(main)
+        for stop in (KeyboardInterrupt, SystemExit, GeneratorExit):
+            handler = Scripted(stop(), "x")
+            registry = registry_of(spec(handler))
+            with self.assertRaises(stop):
+                await registry.invoke("orders.get", {"order_id": "A"})
+            self.assertEqual(await registry.invoke("orders.get", {"order_id": "A"}), {"ok": True, "data": "x"})
+        gc.collect()
 
     def test_the_log_says_what_the_answer_does_not(self) -> None:
         """Each passing fault, a test of safety that broke, a status query that broke, a name that is not there."""
@@ -1431,43 +1413,37 @@ class Results(RegistryTestCase):
 class Time(RegistryTestCase):
     """Time limits, cancels, places."""
 
-    def test_a_handlers_own_timeout_is_told_from_the_limit(self) -> None:
+    @virtual
+    async def test_a_handlers_own_timeout_is_told_from_the_limit(self, loop: VirtualLoop) -> None:
         """An inner timeout of a write leaves its outcome open too, but its task has ended."""
         handler = Scripted(TimeoutError("inner"))
+        before = loop.time()
+        registry = registry_of(spec(handler, "reversible_write"))
+        self.assertEqual(await registry.invoke("orders.get", {"order_id": "A"}), failure("outcome_unknown"))
+        self.assertEqual(loop.time(), before)
 
-        async def main(loop: VirtualLoop) -> None:
-            before = loop.time()
-            registry = registry_of(spec(handler, "reversible_write"))
-            self.assertEqual(await registry.invoke("orders.get", {"order_id": "A"}), failure("outcome_unknown"))
-            self.assertEqual(loop.time(), before)
-
-        self.run_virtual(main)
-
-    def test_a_handler_that_ignores_its_end_holds_nobody(self) -> None:
+    @virtual
+    async def test_a_handler_that_ignores_its_end_holds_nobody(self, loop: VirtualLoop) -> None:
         """The answer comes after limit and grace, the late value is dropped, and its place is kept until it ends."""
+        finished = []
 
-        async def main(loop: VirtualLoop) -> None:
-            finished = []
+        async def stubborn(order_id: str) -> str:
+            end = loop.time() + 50.0
+            while loop.time() < end:
+                try:
+                    await pause(end - loop.time())
+                except asyncio.CancelledError:
+                    pass
+            finished.append(order_id)
+            return "late"
 
-            async def stubborn(order_id: str) -> str:
-                end = loop.time() + 50.0
-                while loop.time() < end:
-                    try:
-                        await pause(end - loop.time())
-                    except asyncio.CancelledError:
-                        pass
-                finished.append(order_id)
-                return "late"
-
-            registry = registry_of(spec(stubborn, parameters=None, max_attempts=1), grace_seconds=2.0)
-            before = loop.time()
-            self.assertEqual(await registry.invoke("orders.get", {"order_id": "A"}), failure("transient_failure"))
-            self.assertAlmostEqual(loop.time() - before, 3.0)
-            self.assertEqual((registry.running, finished), (1, []))
-            await pause(60.0)
-            self.assertEqual((registry.running, finished), (0, ["A"]))
-
-        self.run_virtual(main)
+        registry = registry_of(spec(stubborn, parameters=None, max_attempts=1), grace_seconds=2.0)
+        before = loop.time()
+        self.assertEqual(await registry.invoke("orders.get", {"order_id": "A"}), failure("transient_failure"))
+        self.assertAlmostEqual(loop.time() - before, 3.0)
+        self.assertEqual((registry.running, finished), (1, []))
+        await pause(60.0)
+        self.assertEqual((registry.running, finished), (0, ["A"]))
 
     def test_a_polite_answer_to_the_end_is_not_a_result(self) -> None:
         """A handler that turns its cancel into a text was still late.
@@ -1513,26 +1489,23 @@ class Time(RegistryTestCase):
 
                 self.run_virtual(main)
 
-    def test_a_cancel_in_the_turn_in_which_the_handler_ends_is_not_lost(self) -> None:
+    @virtual
+    async def test_a_cancel_in_the_turn_in_which_the_handler_ends_is_not_lost(self, loop: VirtualLoop) -> None:
         """The race of Python 3.11: value and cancel arrive together, and the cancel wins."""
+        gate: asyncio.Future[str] = loop.create_future()
 
-        async def main(loop: VirtualLoop) -> None:
-            gate: asyncio.Future[str] = loop.create_future()
+        async def handler(order_id: str) -> str:
+            return await gate
 
-            async def handler(order_id: str) -> str:
-                return await gate
-
-            registry = registry_of(spec(handler, parameters=None))
-            task = loop.create_task(registry.invoke("orders.get", {"order_id": "A"}))
-            for _ in range(5):
-                await asyncio.sleep(0)
-            gate.set_result("x")
-            task.cancel()
-            with self.assertRaises(asyncio.CancelledError):
-                await task
-            self.assertEqual(registry.running, 0)
-
-        self.run_virtual(main)
+        registry = registry_of(spec(handler, parameters=None))
+        task = loop.create_task(registry.invoke("orders.get", {"order_id": "A"}))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        gate.set_result("x")
+        task.cancel()
+        with self.assertRaises(asyncio.CancelledError):
+            await task
+        self.assertEqual(registry.running, 0)
 
     def test_a_loop_that_ends_takes_no_place_with_it(self) -> None:
         """A handler whose task is cancelled before its first step has ended as well."""
@@ -1550,27 +1523,25 @@ class Time(RegistryTestCase):
         asyncio.run(main())
         self.assertEqual(registry.running, 0)
 
-    def test_after_a_cancel_no_repetition_begins(self) -> None:
+    @virtual
+    async def test_after_a_cancel_no_repetition_begins(self, loop: VirtualLoop) -> None:
         """A handler that answers its cancel with a passing fault is not asked again."""
 
-        async def main(loop: VirtualLoop) -> None:
-            async def fails() -> None:
-                try:
-                    await never()
-                except asyncio.CancelledError:
-                    raise ConnectionError from None
+        async def fails() -> None:
+            try:
+                await never()
+            except asyncio.CancelledError:
+                raise ConnectionError from None
 
-            handler = Scripted(fails)
-            registry = registry_of(spec(handler))
-            task = loop.create_task(registry.invoke("orders.get", {"order_id": "A"}))
-            for _ in range(5):
-                await asyncio.sleep(0)
-            task.cancel()
-            with self.assertRaises(asyncio.CancelledError):
-                await task
-            self.assertEqual(len(handler.calls), 1)
-
-        self.run_virtual(main)
+        handler = Scripted(fails)
+        registry = registry_of(spec(handler))
+        task = loop.create_task(registry.invoke("orders.get", {"order_id": "A"}))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        task.cancel()
+        with self.assertRaises(asyncio.CancelledError):
+            await task
+        self.assertEqual(len(handler.calls), 1)
 
     def test_a_thread_that_outlives_its_time_changes_nothing(self) -> None:
         """One call, `outcome_unknown`; the effect still happens, the late result is dropped, the place comes back.
@@ -1693,147 +1664,130 @@ class Time(RegistryTestCase):
 class Concurrency(RegistryTestCase):
     """How many run at once."""
 
-    def test_a_tool_never_runs_more_often_at_once_than_it_says(self) -> None:
+    @virtual
+    async def test_a_tool_never_runs_more_often_at_once_than_it_says(self, loop: VirtualLoop) -> None:
         """Ten calls with two places: at most two inside, all answered, first come first served."""
+        inside, most, order = 0, 0, []
 
-        async def main(loop: VirtualLoop) -> None:
-            inside, most, order = 0, 0, []
+        async def handler(order_id: str) -> str:
+            nonlocal inside, most
+            inside += 1
+            most = max(most, inside)
+            order.append(order_id)
+            await pause(0.1)
+            inside -= 1
+            return order_id
 
-            async def handler(order_id: str) -> str:
-                nonlocal inside, most
-                inside += 1
-                most = max(most, inside)
-                order.append(order_id)
-                await pause(0.1)
-                inside -= 1
-                return order_id
+        registry = registry_of(spec(handler, parameters=None, max_concurrency=2))
+        calls = [registry.invoke("orders.get", {"order_id": str(n)}) for n in range(10)]
+        answers = await asyncio.gather(*calls)
+        self.assertEqual([answer["data"] for answer in answers], [str(n) for n in range(10)])
+        self.assertEqual((most, order), (2, [str(n) for n in range(10)]))
 
-            registry = registry_of(spec(handler, parameters=None, max_concurrency=2))
-            calls = [registry.invoke("orders.get", {"order_id": str(n)}) for n in range(10)]
-            answers = await asyncio.gather(*calls)
-            self.assertEqual([answer["data"] for answer in answers], [str(n) for n in range(10)])
-            self.assertEqual((most, order), (2, [str(n) for n in range(10)]))
-
-        self.run_virtual(main)
-
-    def test_all_tools_together_share_the_places_of_the_registry(self) -> None:
+    @virtual
+    async def test_all_tools_together_share_the_places_of_the_registry(self, loop: VirtualLoop) -> None:
         """A tool without a limit of its own is bounded by the total."""
+        inside, most = 0, 0
 
-        async def main(loop: VirtualLoop) -> None:
-            inside, most = 0, 0
+        async def handler(order_id: str) -> str:
+            nonlocal inside, most
+            inside += 1
+            most = max(most, inside)
+            await pause(0.1)
+            inside -= 1
+            return order_id
 
-            async def handler(order_id: str) -> str:
-                nonlocal inside, most
-                inside += 1
-                most = max(most, inside)
-                await pause(0.1)
-                inside -= 1
-                return order_id
+        specs = [spec(handler, parameters=None, name=f"t{n}") for n in range(6)]
+        registry = registry_of(*specs, max_running=3)
+        await asyncio.gather(*(registry.invoke(one.name, {"order_id": "A"}) for one in specs))
+        self.assertEqual((most, registry.running), (3, 0))
 
-            specs = [spec(handler, parameters=None, name=f"t{n}") for n in range(6)]
-            registry = registry_of(*specs, max_running=3)
-            await asyncio.gather(*(registry.invoke(one.name, {"order_id": "A"}) for one in specs))
-            self.assertEqual((most, registry.running), (3, 0))
-
-        self.run_virtual(main)
-
-    def test_a_call_that_gets_no_place_was_not_made(self) -> None:
+    @virtual
+    async def test_a_call_that_gets_no_place_was_not_made(self, loop: VirtualLoop) -> None:
         """It waits as long as its own limit, then it is a passing fault, for a write too: nothing has happened."""
+        calls: list[str] = []
+        gate = loop.create_future()
 
-        async def main(loop: VirtualLoop) -> None:
-            calls: list[str] = []
-            gate = loop.create_future()
+        async def handler(order_id: str) -> str:
+            calls.append(order_id)
+            await gate
+            return order_id
 
-            async def handler(order_id: str) -> str:
-                calls.append(order_id)
-                await gate
-                return order_id
+        first = spec(handler, "reversible_write", parameters=None, name="first", timeout_seconds=100)
+        second = spec(handler, "reversible_write", parameters=None, name="second", max_concurrency=1)
+        third = spec(handler, "reversible_write", parameters=None, name="third")
+        registry = registry_of(first, second, third, max_running=1)
+        busy = loop.create_task(registry.invoke("first", {"order_id": "A"}))
+        await asyncio.sleep(0)
+        for name in ("second", "third"):
+            before = loop.time()
+            self.assertEqual(await registry.invoke(name, {"order_id": "B"}), failure("transient_failure"))
+            self.assertAlmostEqual(loop.time() - before, 1.0)
+        self.assertEqual(calls, ["A"])
+        gate.set_result(None)
+        self.assertEqual(await busy, {"ok": True, "data": "A"})
+        self.assertEqual(await registry.invoke("second", {"order_id": "B"}), {"ok": True, "data": "B"})
 
-            first = spec(handler, "reversible_write", parameters=None, name="first", timeout_seconds=100)
-            second = spec(handler, "reversible_write", parameters=None, name="second", max_concurrency=1)
-            third = spec(handler, "reversible_write", parameters=None, name="third")
-            registry = registry_of(first, second, third, max_running=1)
-            busy = loop.create_task(registry.invoke("first", {"order_id": "A"}))
-            await asyncio.sleep(0)
-            for name in ("second", "third"):
-                before = loop.time()
-                self.assertEqual(await registry.invoke(name, {"order_id": "B"}), failure("transient_failure"))
-                self.assertAlmostEqual(loop.time() - before, 1.0)
-            self.assertEqual(calls, ["A"])
-            gate.set_result(None)
-            self.assertEqual(await busy, {"ok": True, "data": "A"})
-            self.assertEqual(await registry.invoke("second", {"order_id": "B"}), {"ok": True, "data": "B"})
-
-        self.run_virtual(main)
-
-    def test_waiting_for_two_kinds_of_place_is_one_wait(self) -> None:
+    @virtual
+    async def test_waiting_for_two_kinds_of_place_is_one_wait(self, loop: VirtualLoop) -> None:
         """Six tenths for the tool's place leave four for the registry's, which does not come in time."""
 
-        async def main(loop: VirtualLoop) -> None:
-            async def handler(order_id: str) -> str:
-                await pause(float(order_id))
-                return order_id
+        async def handler(order_id: str) -> str:
+            await pause(float(order_id))
+            return order_id
 
-            narrow = spec(handler, parameters=None, name="narrow", max_concurrency=1, max_attempts=1)
-            wide = spec(handler, parameters=None, name="wide", timeout_seconds=100)
-            registry = registry_of(narrow, wide, max_running=1)
-            first = loop.create_task(registry.invoke("narrow", {"order_id": "0.6"}))
-            second = loop.create_task(registry.invoke("wide", {"order_id": "50"}))
-            await asyncio.sleep(0)
-            before = loop.time()
-            self.assertEqual(await registry.invoke("narrow", {"order_id": "0"}), failure("transient_failure"))
-            self.assertAlmostEqual(loop.time() - before, 1.0)
-            self.assertEqual([(await first)["ok"], (await second)["ok"]], [True, True])
+        narrow = spec(handler, parameters=None, name="narrow", max_concurrency=1, max_attempts=1)
+        wide = spec(handler, parameters=None, name="wide", timeout_seconds=100)
+        registry = registry_of(narrow, wide, max_running=1)
+        first = loop.create_task(registry.invoke("narrow", {"order_id": "0.6"}))
+        second = loop.create_task(registry.invoke("wide", {"order_id": "50"}))
+        await asyncio.sleep(0)
+        before = loop.time()
+        self.assertEqual(await registry.invoke("narrow", {"order_id": "0"}), failure("transient_failure"))
+        self.assertAlmostEqual(loop.time() - before, 1.0)
+        self.assertEqual([(await first)["ok"], (await second)["ok"]], [True, True])
 
-        self.run_virtual(main)
-
-    def test_a_call_that_gets_no_place_of_its_tool_was_not_made(self) -> None:
+    @virtual
+    async def test_a_call_that_gets_no_place_of_its_tool_was_not_made(self, loop: VirtualLoop) -> None:
         """The place belongs to another call of the tool, and the registry has enough."""
+        calls: list[str] = []
+        gate = loop.create_future()
 
-        async def main(loop: VirtualLoop) -> None:
-            calls: list[str] = []
-            gate = loop.create_future()
+        async def handler(order_id: str) -> str:
+            calls.append(order_id)
+            await gate
+            return order_id
 
-            async def handler(order_id: str) -> str:
-                calls.append(order_id)
-                await gate
-                return order_id
+        registry = registry_of(spec(handler, parameters=None, max_concurrency=1, timeout_seconds=100))
+        busy = loop.create_task(registry.invoke("orders.get", {"order_id": "A"}))
+        await asyncio.sleep(0)
+        answer = await registry.invoke("orders.get", {"order_id": "B"}, remaining=lambda: 1.0)
+        self.assertEqual((answer, calls, registry.running), (failure("transient_failure"), ["A"], 1))
+        gate.set_result(None)
+        self.assertEqual(await busy, {"ok": True, "data": "A"})
 
-            registry = registry_of(spec(handler, parameters=None, max_concurrency=1, timeout_seconds=100))
-            busy = loop.create_task(registry.invoke("orders.get", {"order_id": "A"}))
-            await asyncio.sleep(0)
-            answer = await registry.invoke("orders.get", {"order_id": "B"}, remaining=lambda: 1.0)
-            self.assertEqual((answer, calls, registry.running), (failure("transient_failure"), ["A"], 1))
-            gate.set_result(None)
-            self.assertEqual(await busy, {"ok": True, "data": "A"})
-
-        self.run_virtual(main)
-
-    def test_a_cancel_in_the_second_wait_gives_the_first_place_back(self) -> None:
+    @virtual
+    async def test_a_cancel_in_the_second_wait_gives_the_first_place_back(self, loop: VirtualLoop) -> None:
         """A tool's own place is not lost with a call that was still waiting for one of the registry's."""
+        gate = loop.create_future()
 
-        async def main(loop: VirtualLoop) -> None:
-            gate = loop.create_future()
+        async def handler(order_id: str) -> str:
+            await gate
+            return order_id
 
-            async def handler(order_id: str) -> str:
-                await gate
-                return order_id
-
-            wide = spec(handler, parameters=None, name="wide")
-            narrow = spec(handler, parameters=None, name="narrow", max_concurrency=1)
-            registry = registry_of(wide, narrow, max_running=1)
-            busy = loop.create_task(registry.invoke("wide", {"order_id": "A"}))
-            await asyncio.sleep(0)
-            waiting = loop.create_task(registry.invoke("narrow", {"order_id": "B"}))
-            await asyncio.sleep(0)
-            waiting.cancel()
-            with self.assertRaises(asyncio.CancelledError):
-                await waiting
-            gate.set_result(None)
-            self.assertEqual(await busy, {"ok": True, "data": "A"})
-            self.assertEqual(await registry.invoke("narrow", {"order_id": "C"}), {"ok": True, "data": "C"})
-
-        self.run_virtual(main)
+        wide = spec(handler, parameters=None, name="wide")
+        narrow = spec(handler, parameters=None, name="narrow", max_concurrency=1)
+        registry = registry_of(wide, narrow, max_running=1)
+        busy = loop.create_task(registry.invoke("wide", {"order_id": "A"}))
+        await asyncio.sleep(0)
+        waiting = loop.create_task(registry.invoke("narrow", {"order_id": "B"}))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        with self.assertRaises(asyncio.CancelledError):
+            await waiting
+        gate.set_result(None)
+        self.assertEqual(await busy, {"ok": True, "data": "A"})
+        self.assertEqual(await registry.invoke("narrow", {"order_id": "C"}), {"ok": True, "data": "C"})
 
     def test_a_cancel_while_waiting_for_a_place_loses_none(self) -> None:
         """Before, during and after the place is handed over, the others still get their turn."""
@@ -1931,18 +1885,15 @@ class Attempts(RegistryTestCase):
             handler, {}, asynchronous=asynchronous, seconds=1.0, grace_seconds=1.0, on_end=lambda: None, stop=stop
         )
 
-    def test_a_free_place_is_taken_without_waiting(self) -> None:
+    @virtual
+    async def test_a_free_place_is_taken_without_waiting(self, loop: VirtualLoop) -> None:
         """The last one too, and one place each."""
-
-        async def main(loop: VirtualLoop) -> None:
-            places = Places(2)
-            before = loop.time()
-            for left in (1, 0):
-                self.assertTrue(await places.take(1.0))
-                self.assertEqual((places.free, loop.time()), (left, before))
-            self.assertFalse(await places.take(1.0))
-
-        self.run_virtual(main)
+        places = Places(2)
+        before = loop.time()
+        for left in (1, 0):
+            self.assertTrue(await places.take(1.0))
+            self.assertEqual((places.free, loop.time()), (left, before))
+        self.assertFalse(await places.take(1.0))
 
     def test_who_waits_in_a_loop_that_is_closed_gets_no_place(self) -> None:
         """What is given back goes to the next who waits, or is free."""
@@ -1969,31 +1920,28 @@ class Attempts(RegistryTestCase):
         for one in left:
             one.close()
 
-    def test_no_timer_outlives_an_attempt(self) -> None:
+    @virtual
+    async def test_no_timer_outlives_an_attempt(self, loop: VirtualLoop) -> None:
         """The one that would have ended a handler, or the wait for a place, is taken back when it is not needed."""
+        timers: list[asyncio.TimerHandle] = []
+        call_at = loop.call_at
 
-        async def main(loop: VirtualLoop) -> None:
-            timers: list[asyncio.TimerHandle] = []
-            call_at = loop.call_at
+        def noted(*arguments: Any, **options: Any) -> asyncio.TimerHandle:
+            timers.append(call_at(*arguments, **options))
+            return timers[-1]
 
-            def noted(*arguments: Any, **options: Any) -> asyncio.TimerHandle:
-                timers.append(call_at(*arguments, **options))
-                return timers[-1]
+        async def handler() -> str:
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            return "x"
 
-            async def handler() -> str:
-                await asyncio.sleep(0)
-                await asyncio.sleep(0)
-                return "x"
-
-            places = Places(1)
-            self.assertTrue(places.take_now())
-            with mock.patch.object(loop, "call_at", noted):
-                self.assertEqual((await self.run_alone(handler)).value, "x")
-                loop.call_soon(places.give_back)
-                self.assertTrue(await places.take(1.0))
-            self.assertEqual([timer.cancelled() for timer in timers], [True, True])
-
-        self.run_virtual(main)
+        places = Places(1)
+        self.assertTrue(places.take_now())
+        with mock.patch.object(loop, "call_at", noted):
+            self.assertEqual((await self.run_alone(handler)).value, "x")
+            loop.call_soon(places.give_back)
+            self.assertTrue(await places.take(1.0))
+        self.assertEqual([timer.cancelled() for timer in timers], [True, True])
 
     def test_a_thread_whose_time_is_over_is_told_before_the_grace(self) -> None:
         """It ends within the grace, and the ending says so."""
@@ -2012,21 +1960,19 @@ class Attempts(RegistryTestCase):
         ending = asyncio.run(main())
         self.assertEqual((ending.ended, isinstance(ending.error, TimeoutError)), (True, True))
 
-    def test_a_handler_that_waits_for_nothing_needs_no_timer(self) -> None:
+    @virtual
+    async def test_a_handler_that_waits_for_nothing_needs_no_timer(self, loop: VirtualLoop) -> None:
         """It is over before one would be set, on every Python, with a value and with an error."""
 
-        async def main(loop: VirtualLoop) -> None:
-            async def value() -> str:
-                return "x"
+        async def value() -> str:
+            return "x"
 
-            async def error() -> str:
-                raise ValueError
+        async def error() -> str:
+            raise ValueError
 
-            with mock.patch.object(loop, "call_at", side_effect=AssertionError):
-                self.assertEqual((await self.run_alone(value)).value, "x")
-                self.assertIsInstance((await self.run_alone(error)).error, ValueError)
-
-        self.run_virtual(main)
+        with mock.patch.object(loop, "call_at", side_effect=AssertionError):
+            self.assertEqual((await self.run_alone(value)).value, "x")
+            self.assertIsInstance((await self.run_alone(error)).error, ValueError)
 
     def test_what_a_handler_does_before_it_waits_counts_in_its_time(self) -> None:
         """It holds the loop for six tenths of its second; four more are left, and then its time is over."""
@@ -2045,32 +1991,27 @@ class Attempts(RegistryTestCase):
             self.assertEqual((isinstance(ending.error, TimeoutError), ending.ended), (waits, True))
             self.assertAlmostEqual(taken, seconds)
 
-    def test_a_cancel_that_a_handler_raises_is_in_its_ending(self) -> None:
+    @virtual
+    async def test_a_cancel_that_a_handler_raises_is_in_its_ending(self, loop: VirtualLoop) -> None:
         """It is for the caller to raise it again."""
 
         async def gives_up() -> None:
             raise asyncio.CancelledError
 
-        async def main(loop: VirtualLoop) -> None:
-            ending = await self.run_alone(gives_up)
-            self.assertIsInstance(ending.error, asyncio.CancelledError)
-            self.assertTrue(ending.ended)
+        ending = await self.run_alone(gives_up)
+        self.assertIsInstance(ending.error, asyncio.CancelledError)
+        self.assertTrue(ending.ended)
 
-        self.run_virtual(main)
-
-    def test_a_task_that_is_cancelled_says_so(self) -> None:
+    @virtual
+    async def test_a_task_that_is_cancelled_says_so(self, loop: VirtualLoop) -> None:
         """Who ends all tasks of a loop sees that the handler's has obeyed."""
-
-        async def main(loop: VirtualLoop) -> None:
-            running = loop.create_task(self.run_alone(never))
-            for _ in range(3):
-                await asyncio.sleep(0)
-            (task,) = asyncio.all_tasks() - {running, asyncio.current_task()}
-            task.cancel()
-            self.assertIsInstance((await running).error, asyncio.CancelledError)
-            self.assertTrue(task.cancelled())
-
-        self.run_virtual(main)
+        running = loop.create_task(self.run_alone(never))
+        for _ in range(3):
+            await asyncio.sleep(0)
+        (task,) = asyncio.all_tasks() - {running, asyncio.current_task()}
+        task.cancel()
+        self.assertIsInstance((await running).error, asyncio.CancelledError)
+        self.assertTrue(task.cancelled())
 
     def test_ctrl_c_of_a_handler_that_was_given_up_is_not_lost(self) -> None:
         """Nobody waits for it any more, so it comes out of the loop."""
@@ -2090,29 +2031,26 @@ class Attempts(RegistryTestCase):
         self.assertIsInstance(ending.error, TimeoutError)
         self.assertTrue(ending.ended)
 
-    def test_a_task_that_ignores_its_end_is_kept_until_it_ends(self) -> None:
+    @virtual
+    async def test_a_task_that_ignores_its_end_is_kept_until_it_ends(self, loop: VirtualLoop) -> None:
         """The loop itself holds tasks weakly only."""
+        gate = loop.create_future()
 
-        async def main(loop: VirtualLoop) -> None:
-            gate = loop.create_future()
+        async def stubborn() -> None:
+            while not gate.done():
+                try:
+                    await asyncio.shield(gate)
+                except asyncio.CancelledError:
+                    pass
 
-            async def stubborn() -> None:
-                while not gate.done():
-                    try:
-                        await asyncio.shield(gate)
-                    except asyncio.CancelledError:
-                        pass
-
-            before = set(attempt._abandoned)
-            self.assertFalse((await self.run_alone(stubborn)).ended)
-            kept = attempt._abandoned - before
-            self.assertEqual(len(kept), 1)
-            gate.set_result(None)
-            await asyncio.wait(kept)
-            await asyncio.sleep(0)
-            self.assertEqual(attempt._abandoned - before, set())
-
-        self.run_virtual(main)
+        before = set(attempt._abandoned)
+        self.assertFalse((await self.run_alone(stubborn)).ended)
+        kept = attempt._abandoned - before
+        self.assertEqual(len(kept), 1)
+        gate.set_result(None)
+        await asyncio.wait(kept)
+        await asyncio.sleep(0)
+        self.assertEqual(attempt._abandoned - before, set())
 
     def test_a_failure_that_comes_too_late_stands_in_the_log(self) -> None:
         """Who ends well or by the cancel after its time does not."""
@@ -2138,39 +2076,37 @@ class Attempts(RegistryTestCase):
             with self.subTest(handler=handler), self.assertNoLogs(LATE_LOG, logging.INFO):
                 self.assertTrue(self.run_virtual(lambda loop, handler=handler: self.run_alone(handler)).ended)  # type: ignore[misc]
 
-    def test_from_python_3_12_a_handler_starts_at_once(self) -> None:
+    @virtual
+    async def test_from_python_3_12_a_handler_starts_at_once(self, loop: VirtualLoop) -> None:
         """Its task is told so there, and one that waits for nothing is over before anybody waits for it."""
         started: list[dict[str, Any]] = []
+        ended: list[bool] = []
 
-        async def main(loop: VirtualLoop) -> None:
-            ended: list[bool] = []
+        async def handler() -> str:
+            return "x"
 
-            async def handler() -> str:
-                return "x"
+        def task(body: Coroutine[Any, Any, None], **options: Any) -> None:
+            started.append(options)
+            with self.assertRaises(StopIteration):
+                body.send(None)
 
-            def task(body: Coroutine[Any, Any, None], **options: Any) -> None:
-                started.append(options)
-                with self.assertRaises(StopIteration):
-                    body.send(None)
+        for version in ((3, 12), (3, 13)):
+            execution = attempt._Execution(handler, {}, lambda: ended.append(True))
+            with (
+                mock.patch.object(attempt, "sys", types.SimpleNamespace(version_info=version)),
+                mock.patch.object(asyncio, "Task", task),
+            ):
+                execution.start(loop)
+            self.assertEqual((execution.ending.value, execution.ended), ("x", True))
+        self.assertEqual(started, [{"loop": loop, "eager_start": True}] * 2)
+        self.assertEqual(ended, [True, True])
+        execution = attempt._Execution(handler, {}, lambda: None)
+        with mock.patch.object(attempt, "sys", types.SimpleNamespace(version_info=(3, 11, 9))):
+            await execution.start(loop)
+        self.assertEqual((execution.ending.value, len(started)), ("x", 2))
 
-            for version in ((3, 12), (3, 13)):
-                execution = attempt._Execution(handler, {}, lambda: ended.append(True))
-                with (
-                    mock.patch.object(attempt, "sys", types.SimpleNamespace(version_info=version)),
-                    mock.patch.object(asyncio, "Task", task),
-                ):
-                    execution.start(loop)
-                self.assertEqual((execution.ending.value, execution.ended), ("x", True))
-            self.assertEqual(started, [{"loop": loop, "eager_start": True}] * 2)
-            self.assertEqual(ended, [True, True])
-            execution = attempt._Execution(handler, {}, lambda: None)
-            with mock.patch.object(attempt, "sys", types.SimpleNamespace(version_info=(3, 11, 9))):
-                await execution.start(loop)
-            self.assertEqual((execution.ending.value, len(started)), ("x", 2))
-
-        self.run_virtual(main)
-
-    def test_a_system_without_threads_has_called_nobody(self) -> None:
+    @virtual
+    async def test_a_system_without_threads_has_called_nobody(self, loop: VirtualLoop) -> None:
         """A passing fault, for a write too, and the place is free again."""
         calls: list[str] = []
 
@@ -2178,13 +2114,9 @@ class Attempts(RegistryTestCase):
             calls.append(order_id)
 
         registry = registry_of(spec(plain, "reversible_write", parameters=None))
-
-        async def main(loop: VirtualLoop) -> None:
-            with mock.patch.object(threading.Thread, "start", side_effect=RuntimeError("can't start new thread")):
-                answer = await registry.invoke("orders.get", {"order_id": "A"})
-            self.assertEqual((answer, calls, registry.running), (failure("transient_failure"), [], 0))
-
-        self.run_virtual(main)
+        with mock.patch.object(threading.Thread, "start", side_effect=RuntimeError("can't start new thread")):
+            answer = await registry.invoke("orders.get", {"order_id": "A"})
+        self.assertEqual((answer, calls, registry.running), (failure("transient_failure"), [], 0))
 
     def test_a_cancel_of_the_caller_tells_a_thread_to_stop_and_waits_for_it(self) -> None:
         """It comes out when the thread has ended, within the grace."""
@@ -2219,7 +2151,8 @@ class Attempts(RegistryTestCase):
         asyncio.run(main())
         self.assertEqual(steps, ["the thread ends", "the cancel comes out"])
 
-    def test_a_cancel_of_the_caller_leaves_a_thread_that_nobody_can_tell(self) -> None:
+    @virtual
+    async def test_a_cancel_of_the_caller_leaves_a_thread_that_nobody_can_tell(self, loop: VirtualLoop) -> None:
         """It comes out at once; the thread keeps its place until it ends."""
         entered, may_end = threading.Event(), threading.Event()
 
@@ -2227,21 +2160,18 @@ class Attempts(RegistryTestCase):
             entered.set()
             may_end.wait(60)
 
-        async def main(loop: VirtualLoop) -> None:
-            registry = registry_of(spec(deaf, parameters=None, timeout_seconds=60))
-            task = loop.create_task(registry.invoke("orders.get", {"order_id": "A"}))
-            while not entered.is_set():
-                await asyncio.sleep(0)
-            before = loop.time()
-            task.cancel()
-            with self.assertRaises(asyncio.CancelledError):
-                await task
-            self.assertEqual((loop.time(), registry.running), (before, 1))
-            may_end.set()
-            while registry.running:
-                await asyncio.sleep(0)
-
-        self.run_virtual(main)
+        registry = registry_of(spec(deaf, parameters=None, timeout_seconds=60))
+        task = loop.create_task(registry.invoke("orders.get", {"order_id": "A"}))
+        while not entered.is_set():
+            await asyncio.sleep(0)
+        before = loop.time()
+        task.cancel()
+        with self.assertRaises(asyncio.CancelledError):
+            await task
+        self.assertEqual((loop.time(), registry.running), (before, 1))
+        may_end.set()
+        while registry.running:
+            await asyncio.sleep(0)
 
     def test_a_thread_that_outlives_the_loop_ends_quietly_unless_it_fails(self) -> None:
         """Its late value is for nobody; its late error is told where Python tells those of threads."""
