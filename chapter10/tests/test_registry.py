@@ -114,6 +114,10 @@ def registry_of(*specs: ToolSpec, **options: Any) -> ToolRegistry:
     return registry
 
 
+def get(registry: ToolRegistry, order_id: str = "A", **options: Any) -> Coroutine[Any, Any, dict[str, Any]]:
+    return registry.invoke("orders.get", {"order_id": order_id}, **options)
+
+
 class RegistryTestCase(unittest.TestCase):
     """A test whose log is silent, and which calls in virtual time."""
 
@@ -166,40 +170,21 @@ class Registering(RegistryTestCase):
             with self.assertRaises(RegistryError):
                 spec(Scripted("x"), other)
 
-    def test_a_registry_starts_empty(self) -> None:
-        """It needs no argument and knows no name.
+    def test_a_name_is_registered_once(self) -> None:
+        """A registry starts empty; the second of a name is refused, the first stays, and another case is another name.
 
-        Claims: T6-013, T6-015.
+        Claims: T6-013, T6-014, T6-015.
         """
         registry = ToolRegistry()
-
-        self.assertIsNone(registry.get("x"))
+        self.assertIsNone(registry.get("search"))
         self.assertEqual(list(registry.catalog().tools), [])
-
-    def test_get_gives_the_registered_object(self) -> None:
-        """The same object, and none for another case of the name.
-
-        Claims: T6-015.
-        """
-        one = spec(Scripted("x"), name="search")
-        registry = registry_of(one)
-
-        self.assertIs(registry.get("search"), one)
-        self.assertIsNone(registry.get("Search"))
-
-    def test_a_name_is_registered_once(self) -> None:
-        """The second is refused and the first stays; names that differ in case are two names.
-
-        Claims: T6-014.
-        """
         first = spec(Scripted("first"), name="search")
-        registry = registry_of(first)
-
+        registry.register(first)
         with self.assertRaises(ValueError) as caught:
             registry.register(spec(Scripted("second"), name="search"))
-
         self.assertEqual(str(caught.exception), "duplicate_tool")
         self.assertIs(registry.get("search"), first)
+        self.assertIsNone(registry.get("Search"))
         registry.register(spec(Scripted("x"), name="Search"))
 
     def test_what_cannot_run_is_refused_when_it_is_registered(self) -> None:
@@ -280,20 +265,21 @@ class Registering(RegistryTestCase):
         self.assertEqual(self.call(spec(handler, parameters=None), {"order_id": "A"}), {"ok": True, "data": "A 5"})
 
     def test_a_schema_and_a_handler_that_disagree_are_refused(self) -> None:
-        """A model would be told of an argument that cannot take effect.
+        """A model would be told of an argument that cannot take effect; arguments are handed over by name.
 
         Claims: T6-016.
         """
 
-        async def positional(order_id: str, /) -> str:
+        async def by_place(order_id: str, /) -> str:
             return order_id
 
-        for handler, parameters in (
-            (Scripted("x"), {"properties": {"line_limit": {}}}),
-            (positional, ORDER),
+        for handler, parameters, field in (
+            (Scripted("x"), {"properties": {"line_limit": {}}}, "parameters"),
+            (by_place, ORDER, "handler"),
         ):
-            with self.subTest(handler=handler), self.assertRaises(RegistryError):
+            with self.subTest(field=field), self.assertRaises(RegistryError) as caught:
                 ToolRegistry().register(spec(handler, parameters=parameters))
+            self.assertEqual((caught.exception.code, caught.exception.field), ("invalid_tool", field))
 
     def test_the_description_comes_from_the_registered_item(self) -> None:
         """What the model is told, what may run and the handler change together or not at all.
@@ -312,7 +298,7 @@ class Registering(RegistryTestCase):
         (hit,) = registry.catalog().search("order", {"orders:read"})
         self.assertEqual((hit["description"], hit["version"]), ("Reads one order.", "2"))
         self.assertEqual(
-            self.run_virtual(lambda loop: registry.invoke("orders.get", {"order_id": "A"}, grants={"orders:read"})),
+            self.run_virtual(lambda loop: get(registry, grants={"orders:read"})),
             {"ok": True, "data": "new"},
         )
 
@@ -351,12 +337,15 @@ class Registering(RegistryTestCase):
 class TheDocumentsForm(RegistryTestCase):
     """`invoke_tool` and its dicts."""
 
-    def test_the_call_has_three_arguments(self) -> None:
-        """Registry, name, arguments, in this order.
+    def test_the_call_has_three_arguments_and_a_success_two_keys(self) -> None:
+        """Registry, name, arguments; text as it is, other values as JSON.
 
-        Claims: T6-017.
+        Claims: T6-017, T6-019.
         """
         self.assertEqual(list(inspect.signature(invoke_tool).parameters), ["registry", "name", "arguments"])
+        for value, data in (("paid", "paid"), (42, "42"), ({"b": 1, "a": None}, '{"a":null,"b":1}'), (None, "")):
+            registry = registry_of(spec(Scripted(value)))
+            self.assertEqual(invoke_tool(registry, "orders.get", {"order_id": "A"}), {"ok": True, "data": data})
 
     def test_an_unknown_name(self) -> None:
         """The answer names no tool that exists.
@@ -371,19 +360,12 @@ class TheDocumentsForm(RegistryTestCase):
                 {"ok": False, "error": "unknown_tool", "retryable": False},
             )
 
-    def test_a_success_has_two_keys(self) -> None:
-        """Text as it is, other values as JSON.
-
-        Claims: T6-019.
-        """
-        for value, data in (("paid", "paid"), (42, "42"), ({"b": 1, "a": None}, '{"a":null,"b":1}'), (None, "")):
-            registry = registry_of(spec(Scripted(value)))
-            self.assertEqual(invoke_tool(registry, "orders.get", {"order_id": "A"}), {"ok": True, "data": data})
-
     def test_each_failure_of_a_handler_has_its_dict(self) -> None:
         """A refusal, a passing fault and everything else; the calls are counted.
 
-        Claims: T6-020, T6-021, T6-023, T6-042.
+        The caller is not blamed for a `TypeError` that came after the call began.
+
+        Claims: T6-020, T6-021, T6-022, T6-023, T6-042.
         """
         table: list[tuple[Exception, str, int]] = [
             (PermissionError("no"), "forbidden", 1),
@@ -395,16 +377,14 @@ class TheDocumentsForm(RegistryTestCase):
             (FileNotFoundError("file"), "tool_failure", 1),
             (RecursionError("deep"), "tool_failure", 1),
             (ValueError("bad"), "tool_failure", 1),
+            (TypeError("unsupported operand"), "tool_failure", 1),
             (StopAsyncIteration("end"), "tool_failure", 1),
         ]
         for error, code, calls in table:
             with self.subTest(error=error):
                 handler = Scripted(error)
-                registry = registry_of(spec(handler))
-                self.assertEqual(
-                    invoke_tool(registry, "orders.get", {"order_id": "A"}),
-                    {"ok": False, "error": code, "retryable": code == "transient_failure"},
-                )
+                answer = invoke_tool(registry_of(spec(handler)), "orders.get", {"order_id": "A"})
+                self.assertEqual(answer, {"ok": False, "error": code, "retryable": code == "transient_failure"})
                 self.assertEqual(len(handler.calls), calls)
 
     def test_a_missing_argument_never_reaches_the_handler(self) -> None:
@@ -420,16 +400,6 @@ class TheDocumentsForm(RegistryTestCase):
                 {"ok": False, "error": "invalid_arguments", "retryable": False},
             )
             self.assertEqual(handler.calls, [])
-
-    def test_a_type_error_inside_a_handler_is_the_tools_own(self) -> None:
-        """The caller is not blamed for a bug that came after the call began.
-
-        Claims: T6-022.
-        """
-        handler = Scripted(TypeError("unsupported operand"))
-
-        self.assertEqual(self.call(spec(handler)), failure("tool_failure"))
-        self.assertEqual(len(handler.calls), 1)
 
     @virtual
     async def test_inside_a_running_loop_the_plain_form_is_refused(self, loop: VirtualLoop) -> None:
@@ -538,10 +508,12 @@ class Arguments(RegistryTestCase):
     def test_options_of_a_wrong_type_are_the_programs_mistake(self) -> None:
         """They raise, before anything is called, and never look like an answer."""
         handler = Scripted("x")
-        for options in (
+        wrong: list[dict[str, Any]] = [
             {"key": ""}, {"key": 5}, {"key": "k" * 501}, {"loaded": "x"}, {"approved": "yes"}, {"approved": 1},
-            {"remaining": 5}, {"grants": "orders:read"}, {"grants": {1}}, {"grants": None},
-        ):  # fmt: skip
+            {"remaining": 5}, {"grants": "orders:read"}, {"grants": {1}}, {"grants": None}, {"cut_off": 1},
+            {"cut_off": None}, {"explain": "yes"}, {"explain": []},
+        ]  # fmt: skip
+        for options in wrong:
             with self.subTest(options=options), self.assertRaises(RegistryError) as caught:
                 self.call(spec(handler, permission="orders:read"), **options)
             self.assertEqual(caught.exception.code, "invalid_call")
@@ -618,10 +590,10 @@ class Permission(RegistryTestCase):
             self.assertEqual(self.call(one, arguments, grants=grants, approved=approve), failure(code))
             self.assertEqual(steps, expected)
 
-    def test_without_the_permission_nothing_is_called(self) -> None:
-        """A refusal is not repeated, for a read and for a write.
+    def test_a_refusal_is_not_repeated(self) -> None:
+        """Without the permission nothing is called; a service that refused is called once, a write's state not asked.
 
-        Claims: T6-038, T6-042.
+        Claims: T6-020, T6-038, T6-042.
         """
         for effect in EFFECTS:
             handler = Scripted("x")
@@ -629,6 +601,9 @@ class Permission(RegistryTestCase):
             for grants in ((), {"orders"}, ["orders:write"]):
                 self.assertEqual(self.call(one, grants=grants, approved=True), failure("forbidden"))
             self.assertEqual(handler.calls, [])
+            handler = Scripted(PermissionError("row level"))
+            self.assertEqual(self.call(spec(handler, effect), approved=True), failure("forbidden"))
+            self.assertEqual(len(handler.calls), 1)
 
     def test_grants_that_cannot_be_read_permit_nothing(self) -> None:
         """Whoever keeps them is down: refused at the door, and at the second look after the approval too."""
@@ -667,17 +642,6 @@ class Permission(RegistryTestCase):
         registry.replace(dataclasses.replace(one, description="New."))
         self.assertEqual(await registry.invoke(one.name, given, loaded=loaded), failure("forbidden"))
 
-    def test_a_refusal_by_the_handler_is_not_repeated(self) -> None:
-        """The service behind the tool refused; a write is not asked for its state either.
-
-        Claims: T6-020, T6-038, T6-042.
-        """
-        for effect in EFFECTS:
-            handler = Scripted(PermissionError("row level"))
-            answer = self.call(spec(handler, effect), approved=True)
-            self.assertEqual(answer, failure("forbidden"))
-            self.assertEqual(len(handler.calls), 1)
-
     def test_a_grant_that_is_revoked_while_somebody_approves_counts(self) -> None:
         """The last look is after the approval, at the moment of execution."""
         handler = Scripted("x")
@@ -702,7 +666,7 @@ class Permission(RegistryTestCase):
 
         handler = Scripted(lose)
         registry = registry_of(spec(handler, permission="orders:read"))
-        answer = self.run_virtual(lambda loop: registry.invoke("orders.get", {"order_id": "A"}, grants=lambda: held))
+        answer = self.run_virtual(lambda loop: get(registry, grants=lambda: held))
 
         self.assertEqual(answer, failure("forbidden"))
         self.assertEqual(len(handler.calls), 1)
@@ -751,7 +715,7 @@ class Permission(RegistryTestCase):
             registry.replace(spec(new, approval=True, description="Does more."))
             return True
 
-        answer = self.run_virtual(lambda loop: registry.invoke("orders.get", {"order_id": "A"}, approved=approve))
+        answer = self.run_virtual(lambda loop: get(registry, approved=approve))
 
         self.assertEqual(answer, failure("forbidden"))
         self.assertEqual((old.calls, new.calls), ([], []))
@@ -836,25 +800,24 @@ class Repetition(RegistryTestCase):
         answer = self.call(one, approved=True, key="k", remaining=remaining)
         return answer, events
 
-    def test_a_read_is_repeated_after_a_passing_fault(self) -> None:
-        """One lost connection, then the answer.
-
-        Claims: T6-008, T6-042.
-        """
-        handler = Scripted(ConnectionError(), "paid")
-
-        self.assertEqual(self.call(spec(handler)), {"ok": True, "data": "paid"})
-        self.assertEqual(len(handler.calls), 2)
-
     def test_a_read_is_repeated_at_most_twice(self) -> None:
-        """Three calls at most, fewer when the spec says so, and the time of all of them is used up.
+        """After a passing fault and after a timeout, since it changes nothing; fewer times when the spec says so.
 
-        Claims: T6-036, T6-026, T6-042.
+        Claims: T6-008, T6-011, T6-026, T6-036, T6-039, T6-042.
         """
-        for most, calls in ((1, 1), (2, 2), (3, 3), (10, 3)):
-            handler = Scripted(ConnectionError())
-            self.assertEqual(self.call(spec(handler, max_attempts=most)), failure("transient_failure"))
-            self.assertEqual(len(handler.calls), calls)
+        paid, lost = {"ok": True, "data": "paid"}, failure("transient_failure")
+        for script, most, calls, expected in (
+            ([ConnectionError(), "paid"], 3, 2, paid),
+            ([never, "paid"], 3, 2, paid),
+            ([ConnectionError()], 1, 1, lost),
+            ([ConnectionError()], 2, 2, lost),
+            ([ConnectionError()], 3, 3, lost),
+            ([ConnectionError()], 10, 3, lost),
+        ):
+            with self.subTest(script=script, most=most):
+                handler = Scripted(*script)
+                self.assertEqual(self.call(spec(handler, max_attempts=most)), expected)
+                self.assertEqual(len(handler.calls), calls)
 
     def test_the_time_of_the_task_ends_the_repetitions(self) -> None:
         """Every execution counts toward the total; the smaller of both limits wins.
@@ -871,7 +834,7 @@ class Repetition(RegistryTestCase):
                 handler = Scripted(slow)
                 end = loop.time() + total
                 registry = registry_of(spec(handler))
-                answer = await registry.invoke("orders.get", {"order_id": "A"}, remaining=lambda: end - loop.time())
+                answer = await get(registry, remaining=lambda: end - loop.time())
                 self.assertEqual(answer, failure("transient_failure"))
                 self.assertEqual(len(handler.calls), calls, total)
                 self.assertAlmostEqual(total - (end - loop.time()), float(calls))
@@ -898,7 +861,7 @@ class Repetition(RegistryTestCase):
                 handler = Scripted(ConnectionError())
                 registry = registry_of(spec(handler), delay=float, sleep=sleep)
                 end = loop.time() + total
-                await registry.invoke("orders.get", {"order_id": "A"}, remaining=lambda: end - loop.time())
+                await get(registry, remaining=lambda: end - loop.time())
                 self.assertEqual((slept, len(handler.calls)), (waits, calls))
 
             self.run_virtual(main)
@@ -910,127 +873,77 @@ class Repetition(RegistryTestCase):
             async def main(loop: VirtualLoop, total: float = total, took: float = took) -> None:
                 registry = registry_of(spec(Scripted(never), max_attempts=1))
                 before = loop.time()
-                answer = await registry.invoke("orders.get", {"order_id": "A"}, remaining=lambda: total)
+                answer = await get(registry, remaining=lambda: total)
                 self.assertEqual(answer, failure("transient_failure"))
                 self.assertAlmostEqual(loop.time() - before, took)
 
             self.run_virtual(main)
 
     def test_a_task_whose_time_is_over_before_the_call_has_not_called(self) -> None:
-        """The last of it went into the wait for a place: surely nothing was done, so a write may be tried again."""
-        left = [1.0, 0.0]
-        handler = Scripted("x")
-        registry = registry_of(spec(handler, "reversible_write"))
-        answer = self.run_virtual(
-            lambda loop: registry.invoke("orders.get", {"order_id": "A"}, remaining=lambda: left.pop(0))
-        )
+        """The last of it went into the wait for a place: surely nothing was done, so a write may be tried again.
 
-        self.assertEqual((answer, handler.calls, left), (failure("transient_failure"), [], []))
-        self.assertEqual(registry.running, 0)
+        A remainder that is NaN is nothing left, and no endless permission.
+        """
+        for effect, left in (("reversible_write", [1.0, 0.0]), ("read", [float("nan")] * 2)):
+            handler = Scripted("x")
+            registry = registry_of(spec(handler, effect))
+            answer = self.run_virtual(
+                lambda loop, registry=registry, left=left: get(registry, remaining=lambda: left.pop(0))  # type: ignore[misc]
+            )
+            self.assertEqual((answer, handler.calls, left), (failure("transient_failure"), [], []))
+            self.assertEqual(registry.running, 0)
 
-    def test_the_longest_pause_is_an_hour(self) -> None:
-        """That hour is slept."""
+    def test_a_pause_is_at_most_an_hour(self) -> None:
+        """That hour is slept; a NaN would be slept for ever, and a week is no pause."""
         slept: list[float] = []
 
         async def sleep(seconds: float) -> None:
             slept.append(seconds)
 
-        registry = registry_of(
-            spec(Scripted(ConnectionError(), "x")), delay=lambda repetition: MAX_TIMEOUT_SECONDS, sleep=sleep
-        )
-        answer = self.run_virtual(lambda loop: registry.invoke("orders.get", {"order_id": "A"}))
+        def paused(seconds: float) -> dict[str, Any]:
+            registry = registry_of(
+                spec(Scripted(ConnectionError(), "x")), delay=lambda repetition: seconds, sleep=sleep
+            )
+            return self.run_virtual(lambda loop: get(registry))
 
-        self.assertEqual((answer, slept), ({"ok": True, "data": "x"}, [3600.0]))
-
-    def test_a_wait_that_is_no_time_is_refused(self) -> None:
-        """A NaN would be slept for ever, and a week is no pause."""
+        self.assertEqual((paused(MAX_TIMEOUT_SECONDS), slept), ({"ok": True, "data": "x"}, [3600.0]))
         for seconds in (float("nan"), -1.0, float("inf"), 604_800.0):
-            registry = registry_of(spec(Scripted(ConnectionError())), delay=lambda repetition, s=seconds: s)
             with self.assertRaises(RegistryError) as caught:
-                self.run_virtual(
-                    lambda loop, registry=registry: registry.invoke("orders.get", {"order_id": "A"})  # type: ignore[misc]
-                )
+                paused(seconds)
             self.assertEqual((caught.exception.code, caught.exception.field), ("invalid_call", "delay"))
 
-    def test_a_task_without_a_number_of_seconds_has_none(self) -> None:
-        """A remainder that is NaN is nothing left, and no endless permission."""
-        handler = Scripted("x")
+    def test_a_write_is_repeated_only_if_it_was_surely_not_done(self) -> None:
+        """Without a status nobody knows what a timeout and a lost connection left: one call, and the code says so.
 
-        self.assertEqual(self.call(spec(handler), remaining=lambda: float("nan")), failure("transient_failure"))
-        self.assertEqual(handler.calls, [])
+        A status of "done" is the answer; after "not done" a reversible write is made again, three times at most, and
+        an irreversible one never; any other answer stops it.
 
-    def test_a_read_that_times_out_is_asked_again(self) -> None:
-        """Its outcome does not matter, since it changes nothing.
-
-        Claims: T6-039, T6-011, T6-042.
+        Claims: T6-002, T6-009, T6-010, T6-011, T6-026, T6-037, T6-040, T6-042.
         """
-        handler = Scripted(never, "paid")
-
-        self.assertEqual(self.call(spec(handler)), {"ok": True, "data": "paid"})
-        self.assertEqual(len(handler.calls), 2)
-
-    def test_a_write_that_times_out_is_not_written_again(self) -> None:
-        """Without a status query nobody knows: one call, and the code says so.
-
-        Claims: T6-002, T6-040, T6-011, T6-042.
-        """
-        for effect in EFFECTS[1:]:
-            handler = Scripted(never)
-            answer = self.call(spec(handler, effect), approved=True)
-            self.assertEqual(answer, {"ok": False, "error": "outcome_unknown", "retryable": False})
-            self.assertEqual(len(handler.calls), 1)
-
-    def test_a_write_that_loses_its_connection_is_not_written_again(self) -> None:
-        """Its effect may have been recorded before: one call.
-
-        Claims: T6-009, T6-010, T6-037, T6-042.
-        """
-        for effect in EFFECTS[1:]:
-            effects: list[str] = []
-
-            async def handler(order_id: str, effects: list[str] = effects) -> None:
-                effects.append(order_id)
-                raise ConnectionError
-
-            answer, events = self.write(handler, effect, parameters=None)
-            self.assertEqual((answer, events, effects), (failure("outcome_unknown"), ["write"], ["A1"]))
-
-    def test_a_reversible_write_is_repeated_only_after_its_status(self) -> None:
-        """Write, status, write: the status query comes first, and says that it was not done.
-
-        Claims: T6-009, T6-011, T6-037, T6-042.
-        """
-        answer, events = self.write(
-            Scripted(ConnectionError(), "saved"), "reversible_write", states=[Status("not_done")], parameters=None
-        )
-
-        self.assertEqual(answer, {"ok": True, "data": "saved"})
-        self.assertEqual(events, ["write", "status k A1", "write"])
-
-    def test_a_status_that_is_done_is_the_answer(self) -> None:
-        """The first call took effect; its result is read, not made again.
-
-        Claims: T6-037, T6-042.
-        """
-        for effect in EFFECTS[1:]:
-            for first in (ConnectionError(), never):
-                answer, events = self.write(
-                    Scripted(first), effect, states=[Status("done", {"id": 7})], parameters=None
+        lost, write, asked = ConnectionError(), ["write"], ["write", "status k A1"]
+        done, not_done = Status("done", {"id": 7}), Status("not_done")
+        reversible, irreversible = EFFECTS[1:]
+        unknown = failure("outcome_unknown")
+        table: list[tuple[str, list[Any], list[Any] | None, dict[str, Any], list[str]]] = [
+            *((effect, [first], None, unknown, write) for effect in EFFECTS[1:] for first in (never, lost)),
+            *(
+                (effect, [first], [done], {"ok": True, "data": '{"id":7}'}, asked)
+                for effect in EFFECTS[1:]
+                for first in (never, lost)
+            ),
+            (reversible, [lost, "saved"], [not_done], {"ok": True, "data": "saved"}, [*asked, "write"]),
+            (reversible, [lost], [not_done] * 9, failure("transient_failure"), asked * 3),
+            (irreversible, [lost, "sent"], [not_done], failure("tool_failure"), asked),
+            *(
+                (reversible, [lost], [state], unknown, asked)
+                for state in (Status("unknown"), ConnectionError("status"), KeyError("x"), "not_done", None, True)
+            ),
+        ]
+        for effect, script, states, answer, events in table:
+            with self.subTest(effect=effect, script=script, states=states):
+                self.assertEqual(
+                    self.write(Scripted(*script), effect, states=states, parameters=None), (answer, events)
                 )
-                self.assertEqual(answer, {"ok": True, "data": '{"id":7}'})
-                self.assertEqual(events, ["write", "status k A1"])
-
-    def test_a_status_that_does_not_know_stops_the_write(self) -> None:
-        """Unknown, an error, a wrong answer: the write is not repeated.
-
-        Claims: T6-011, T6-040, T6-042.
-        """
-        for state in (Status("unknown"), ConnectionError("status"), KeyError("x"), "not_done", None, True):
-            answer, events = self.write(
-                Scripted(ConnectionError()), "reversible_write", states=[state], parameters=None
-            )
-            self.assertEqual(answer, failure("outcome_unknown"))
-            self.assertEqual(events, ["write", "status k A1"])
 
     def test_a_plain_status_query_runs_in_a_thread(self) -> None:
         """Nobody waits in the loop for it, and its answer counts like that of an async one."""
@@ -1092,17 +1005,6 @@ class Repetition(RegistryTestCase):
         self.assertEqual(await first, {"ok": True, "data": "slow"})
         self.assertEqual(await registry.invoke("quick", {"order_id": "A"}), {"ok": True, "data": "quick"})
 
-    def test_an_irreversible_write_is_never_repeated(self) -> None:
-        """Not even when its status says that it was not done; the next try needs a new approval.
-
-        Claims: T6-010, T6-042.
-        """
-        answer, events = self.write(
-            Scripted(ConnectionError(), "sent"), "irreversible_write", states=[Status("not_done")], parameters=None
-        )
-
-        self.assertEqual((answer, events), (failure("tool_failure"), ["write", "status k A1"]))
-
     def test_a_write_without_a_business_key_is_not_called(self) -> None:
         """Nobody could know it again: the program is told, at the first call, and a read needs none.
 
@@ -1120,18 +1022,6 @@ class Repetition(RegistryTestCase):
             self.assertEqual(self.call(bare, approved=True, key="mine"), {"ok": True, "data": "x"})
             self.assertEqual(len(handler.calls), 1)
         self.assertEqual(self.call(spec(Scripted("x"))), {"ok": True, "data": "x"})
-
-    def test_the_repetitions_of_a_write_are_bounded_too(self) -> None:
-        """Surely not done three times: a passing fault, which may be tried again later.
-
-        Claims: T6-026, T6-042.
-        """
-        answer, events = self.write(
-            Scripted(ConnectionError()), "reversible_write", states=[Status("not_done")] * 9, parameters=None
-        )
-
-        self.assertEqual(answer, failure("transient_failure"))
-        self.assertEqual(events, ["write", "status k A1"] * 3)
 
     @virtual
     async def test_not_done_does_not_count_while_the_first_write_runs_on(self, loop: VirtualLoop) -> None:
@@ -1156,10 +1046,10 @@ class Repetition(RegistryTestCase):
 
         one = spec(stubborn, "reversible_write", parameters=None, status_query=status)
         registry = registry_of(one)
-        answer = await registry.invoke("orders.get", {"order_id": "A"}, key="k")
+        answer = await get(registry, key="k")
         self.assertEqual((answer, calls), (failure("outcome_unknown"), ["A"]))
         self.assertEqual(registry.running, 1)
-        answer = await registry.invoke("orders.get", {"order_id": "B"}, key="done")
+        answer = await get(registry, "B", key="done")
         self.assertEqual((answer, calls), ({"ok": True, "data": "saved"}, ["A", "B"]))
         release.set_result(None)
         while registry.running:
@@ -1313,8 +1203,8 @@ class Failures(RegistryTestCase):
             handler = Scripted(stop(), "x")
             registry = registry_of(spec(handler))
             with self.assertRaises(stop):
-                await registry.invoke("orders.get", {"order_id": "A"})
-            self.assertEqual(await registry.invoke("orders.get", {"order_id": "A"}), {"ok": True, "data": "x"})
+                await get(registry)
+            self.assertEqual(await get(registry), {"ok": True, "data": "x"})
         gc.collect()
 
     def test_the_log_says_what_the_answer_does_not(self) -> None:
@@ -1360,7 +1250,7 @@ class Failures(RegistryTestCase):
             registry = registry_of(spec(handler, parameters=None))
             with self.subTest(handler=handler), warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
-                self.assertEqual(asyncio.run(registry.invoke("orders.get", {"order_id": "A"})), failure("tool_failure"))
+                self.assertEqual(asyncio.run(get(registry)), failure("tool_failure"))
                 gc.collect()
             self.assertEqual(caught, [])
 
@@ -1419,7 +1309,7 @@ class Time(RegistryTestCase):
         handler = Scripted(TimeoutError("inner"))
         before = loop.time()
         registry = registry_of(spec(handler, "reversible_write"))
-        self.assertEqual(await registry.invoke("orders.get", {"order_id": "A"}), failure("outcome_unknown"))
+        self.assertEqual(await get(registry), failure("outcome_unknown"))
         self.assertEqual(loop.time(), before)
 
     @virtual
@@ -1439,7 +1329,7 @@ class Time(RegistryTestCase):
 
         registry = registry_of(spec(stubborn, parameters=None, max_attempts=1), grace_seconds=2.0)
         before = loop.time()
-        self.assertEqual(await registry.invoke("orders.get", {"order_id": "A"}), failure("transient_failure"))
+        self.assertEqual(await get(registry), failure("transient_failure"))
         self.assertAlmostEqual(loop.time() - before, 3.0)
         self.assertEqual((registry.running, finished), (1, []))
         await pause(60.0)
@@ -1479,7 +1369,7 @@ class Time(RegistryTestCase):
 
                 async def main(loop: VirtualLoop, handler: Any = handler, turns: int = turns) -> None:
                     registry = registry_of(spec(handler, parameters=None), max_running=1)
-                    task = loop.create_task(registry.invoke("orders.get", {"order_id": "A"}))
+                    task = loop.create_task(get(registry))
                     for _ in range(turns):
                         await asyncio.sleep(0)
                     task.cancel()
@@ -1498,7 +1388,7 @@ class Time(RegistryTestCase):
             return await gate
 
         registry = registry_of(spec(handler, parameters=None))
-        task = loop.create_task(registry.invoke("orders.get", {"order_id": "A"}))
+        task = loop.create_task(get(registry))
         for _ in range(5):
             await asyncio.sleep(0)
         gate.set_result("x")
@@ -1512,7 +1402,7 @@ class Time(RegistryTestCase):
         registry = registry_of(spec(Scripted(never)))
 
         async def main() -> None:
-            task = asyncio.create_task(registry.invoke("orders.get", {"order_id": "A"}))
+            task = asyncio.create_task(get(registry))
             await asyncio.sleep(0)
             self.assertEqual((registry.running, task.done()), (1, False))
             others = asyncio.all_tasks() - {asyncio.current_task()}
@@ -1535,7 +1425,7 @@ class Time(RegistryTestCase):
 
         handler = Scripted(fails)
         registry = registry_of(spec(handler))
-        task = loop.create_task(registry.invoke("orders.get", {"order_id": "A"}))
+        task = loop.create_task(get(registry))
         for _ in range(5):
             await asyncio.sleep(0)
         task.cancel()
@@ -1564,9 +1454,7 @@ class Time(RegistryTestCase):
 
         async def main(loop: VirtualLoop) -> None:
             before = loop.time()
-            self.assertEqual(
-                await registry.invoke("orders.get", {"order_id": "A"}, key="k"), failure("outcome_unknown")
-            )
+            self.assertEqual(await get(registry, key="k"), failure("outcome_unknown"))
             self.assertAlmostEqual(loop.time() - before, 1.0)
             self.assertEqual((calls, registry.running), (["A"], 1))
             release.set()
@@ -1665,8 +1553,8 @@ class Concurrency(RegistryTestCase):
     """How many run at once."""
 
     @virtual
-    async def test_a_tool_never_runs_more_often_at_once_than_it_says(self, loop: VirtualLoop) -> None:
-        """Ten calls with two places: at most two inside, all answered, first come first served."""
+    async def test_no_more_calls_run_at_once_than_there_are_places(self, loop: VirtualLoop) -> None:
+        """Ten calls of a tool with two places, six tools in a registry with three: first come first served."""
         inside, most, order = 0, 0, []
 
         async def handler(order_id: str) -> str:
@@ -1679,24 +1567,10 @@ class Concurrency(RegistryTestCase):
             return order_id
 
         registry = registry_of(spec(handler, parameters=None, max_concurrency=2))
-        calls = [registry.invoke("orders.get", {"order_id": str(n)}) for n in range(10)]
-        answers = await asyncio.gather(*calls)
+        answers = await asyncio.gather(*(get(registry, str(n)) for n in range(10)))
         self.assertEqual([answer["data"] for answer in answers], [str(n) for n in range(10)])
         self.assertEqual((most, order), (2, [str(n) for n in range(10)]))
-
-    @virtual
-    async def test_all_tools_together_share_the_places_of_the_registry(self, loop: VirtualLoop) -> None:
-        """A tool without a limit of its own is bounded by the total."""
-        inside, most = 0, 0
-
-        async def handler(order_id: str) -> str:
-            nonlocal inside, most
-            inside += 1
-            most = max(most, inside)
-            await pause(0.1)
-            inside -= 1
-            return order_id
-
+        most = 0
         specs = [spec(handler, parameters=None, name=f"t{n}") for n in range(6)]
         registry = registry_of(*specs, max_running=3)
         await asyncio.gather(*(registry.invoke(one.name, {"order_id": "A"}) for one in specs))
@@ -1759,9 +1633,9 @@ class Concurrency(RegistryTestCase):
             return order_id
 
         registry = registry_of(spec(handler, parameters=None, max_concurrency=1, timeout_seconds=100))
-        busy = loop.create_task(registry.invoke("orders.get", {"order_id": "A"}))
+        busy = loop.create_task(get(registry))
         await asyncio.sleep(0)
-        answer = await registry.invoke("orders.get", {"order_id": "B"}, remaining=lambda: 1.0)
+        answer = await get(registry, "B", remaining=lambda: 1.0)
         self.assertEqual((answer, calls, registry.running), (failure("transient_failure"), ["A"], 1))
         gate.set_result(None)
         self.assertEqual(await busy, {"ok": True, "data": "A"})
@@ -1801,7 +1675,7 @@ class Concurrency(RegistryTestCase):
                     return order_id
 
                 registry = registry_of(spec(handler, parameters=None, max_concurrency=1), max_running=1)
-                tasks = [loop.create_task(registry.invoke("orders.get", {"order_id": name})) for name in "ABC"]
+                tasks = [loop.create_task(get(registry, name)) for name in "ABC"]
                 for _ in range(4):
                     await asyncio.sleep(0)
                 gate.set_result(None)
@@ -1811,7 +1685,7 @@ class Concurrency(RegistryTestCase):
                 answers = await asyncio.gather(*tasks, return_exceptions=True)
                 self.assertEqual([answers[0], answers[2]], [{"ok": True, "data": "A"}, {"ok": True, "data": "C"}])
                 self.assertEqual(registry.running, 0)
-                self.assertEqual(await registry.invoke("orders.get", {"order_id": "D"}), {"ok": True, "data": "D"})
+                self.assertEqual(await get(registry, "D"), {"ok": True, "data": "D"})
 
             self.run_virtual(main)
 
@@ -1821,7 +1695,7 @@ class Concurrency(RegistryTestCase):
         answers: list[dict[str, Any]] = []
 
         async def many() -> None:
-            answers.extend(await asyncio.gather(*(registry.invoke("orders.get", {"order_id": "A"}) for _ in range(25))))
+            answers.extend(await asyncio.gather(*(get(registry) for _ in range(25))))
 
         threads = [threading.Thread(target=lambda: asyncio.run(many())) for _ in range(4)]
         for thread in threads:
@@ -2115,7 +1989,7 @@ class Attempts(RegistryTestCase):
 
         registry = registry_of(spec(plain, "reversible_write", parameters=None))
         with mock.patch.object(threading.Thread, "start", side_effect=RuntimeError("can't start new thread")):
-            answer = await registry.invoke("orders.get", {"order_id": "A"})
+            answer = await get(registry)
         self.assertEqual((answer, calls, registry.running), (failure("transient_failure"), [], 0))
 
     def test_a_cancel_of_the_caller_tells_a_thread_to_stop_and_waits_for_it(self) -> None:
@@ -2134,7 +2008,7 @@ class Attempts(RegistryTestCase):
         async def main() -> None:
             one = spec(patient, parameters=None, context_argument="call", timeout_seconds=60)
             registry = registry_of(one, grace_seconds=60)
-            task = asyncio.create_task(registry.invoke("orders.get", {"order_id": "A"}))
+            task = asyncio.create_task(get(registry))
             while not entered.is_set():
                 await asyncio.sleep(0)
             task.cancel()
@@ -2161,7 +2035,7 @@ class Attempts(RegistryTestCase):
             may_end.wait(60)
 
         registry = registry_of(spec(deaf, parameters=None, timeout_seconds=60))
-        task = loop.create_task(registry.invoke("orders.get", {"order_id": "A"}))
+        task = loop.create_task(get(registry))
         while not entered.is_set():
             await asyncio.sleep(0)
         before = loop.time()
@@ -2300,22 +2174,3 @@ class OtherTypes(RegistryTestCase):
                 self.assertEqual(caught.exception.code, "not_registered")
                 with self.assertRaises(RegistryError):
                     spec(Scripted("x"), context_argument=wrong if wrong is not None else 1)
-
-    def test_a_handler_with_a_place_that_has_no_name_is_refused(self) -> None:
-        """Arguments are handed over by name, so such a call could never be made."""
-
-        def by_place(order: str, /) -> str:
-            return order
-
-        with self.assertRaises(RegistryError) as caught:
-            registry_of(spec(by_place))
-        self.assertEqual((caught.exception.code, caught.exception.field), ("invalid_tool", "handler"))
-
-    def test_flags_that_are_none_are_refused(self) -> None:
-        """`cut_off` and `explain` are True or False."""
-        registry = registry_of()
-        wrong: list[dict[str, Any]] = [{"cut_off": 1}, {"cut_off": None}, {"explain": "yes"}, {"explain": []}]
-        for flags in wrong:
-            with self.subTest(flags=flags), self.assertRaises(RegistryError) as caught:
-                asyncio.run(registry.invoke("x", {}, **flags))
-            self.assertEqual(caught.exception.code, "invalid_call")

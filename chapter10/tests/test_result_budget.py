@@ -11,6 +11,7 @@ import random
 import stat
 import tracemalloc
 import unittest
+from collections.abc import Callable
 from typing import Any
 from unittest import mock
 
@@ -82,23 +83,15 @@ class Thresholds(unittest.TestCase):
     """Three levels and one exemption."""
 
     def test_the_remote_override_goes_before_the_tool_and_the_tool_before_the_default(self) -> None:
-        """override, tool, default.
+        """Override, tool, default; infinity beats them all: a wrong remote value starts no loop of storing and reading.
 
-        Claims: C8-044, C8-045.
+        Claims: C8-044, C8-045, C8-046.
         """
-        self.assertEqual(threshold(), 50_000)
-        self.assertEqual(DEFAULT_MAX_RESULT_CHARS, 50_000)
-        self.assertEqual(threshold(1_000), 1_000)
-        self.assertEqual(threshold(1_000, 150_000), 150_000)
-        self.assertEqual(threshold(None, 7), 7)
-        self.assertEqual(threshold(0, 0), 0)
-
-    def test_infinity_beats_the_override(self) -> None:
-        """A wrong remote value cannot start a loop of storing and reading.
-
-        Claims: C8-046.
-        """
-        self.assertEqual(threshold(math.inf, 10), math.inf)
+        self.assertEqual((threshold(), DEFAULT_MAX_RESULT_CHARS), (50_000, 50_000))
+        for tool, override, expected in (
+            (1_000, None, 1_000), (1_000, 150_000, 150_000), (None, 7, 7), (0, 0, 0), (math.inf, 10, math.inf),
+        ):  # fmt: skip
+            self.assertEqual(threshold(tool, override), expected)
 
     def test_what_is_no_limit_is_refused(self) -> None:
         """NaN, a bool, a fraction, a negative number, an infinite override, a text."""
@@ -308,8 +301,7 @@ class Store(FolderTestCase):
         Claims: C8-050.
         """
         stored = self.store.save("x")
-        self.assertEqual(stored.path, f"tool-results/{text_digest('x')}.txt")
-        self.assertEqual(self.store.save("x"), stored)
+        self.assertEqual((stored.path, self.store.save("x")), (f"tool-results/{text_digest('x')}.txt", stored))
         self.assertEqual(self.names(), [f"{text_digest('x')}.txt"])
 
     def test_a_part_begins_and_ends_at_whole_numbers(self) -> None:
@@ -325,23 +317,14 @@ class Store(FolderTestCase):
 
     def test_a_path_that_was_not_given_out_is_not_read(self) -> None:
         """Outside, above, absolute, partial, of another label, of another type."""
-        (self.folder / "secret.txt").write_text("secret", encoding="utf-8")
-        stored = self.store.save("x")
-        name = stored.path.split("/")[1]
+        secret = self.folder / "secret.txt"
+        secret.write_text("secret", encoding="utf-8")
+        name = self.store.save("x").path.split("/")[1]
         bad: list[Any] = [
-            "../secret.txt",
-            "tool-results/../../secret.txt",
-            str(self.folder / "secret.txt"),
-            f"tool-results/./{name}",
-            f"tool-results/{name}\n",
-            f"tool-results/{name}\0",
-            f"other/{name}",
-            f"tool-results/{'0' * 64}.txt",
-            name,
-            "",
-            None,
-            7,
-        ]
+            "../secret.txt", "tool-results/../../secret.txt", str(secret), f"tool-results/./{name}",
+            f"tool-results/{name}\n", f"tool-results/{name}\0", f"other/{name}", f"tool-results/{'0' * 64}.txt", name,
+            "", None, 7,
+        ]  # fmt: skip
         for path in bad:
             with self.subTest(path=path), self.assertRaises(BudgetError) as caught:
                 self.store.read(path)
@@ -376,7 +359,7 @@ class Store(FolderTestCase):
         self.assertEqual((self.place / f".{os.getpid()}-2.partial").read_text(encoding="utf-8"), "old")
 
     def test_a_failed_write_leaves_nothing(self) -> None:
-        """Full while writing, full while syncing, refused at the rename: the error is coded, no file is left."""
+        """Full while writing, while syncing, refused at the rename: the error is coded; an interrupt comes out."""
         for name in ("fsync", "replace", "open"):
             with self.subTest(fails=name):
                 failing = mock.patch.object(os, name, side_effect=OSError(28, "full"))
@@ -385,6 +368,9 @@ class Store(FolderTestCase):
                 self.assertEqual(str(caught.exception), "result_not_stored")
                 self.assertIsInstance(caught.exception.__cause__, OSError)
                 self.assertEqual(self.names(), [])
+        with mock.patch.object(os, "fsync", side_effect=KeyboardInterrupt), self.assertRaises(KeyboardInterrupt):
+            self.store.save("x")
+        self.assertEqual(self.names(), [])
 
     def test_when_the_rest_cannot_be_removed_either_the_first_error_is_reported(self) -> None:
         """The disk is full, and then it is read-only."""
@@ -409,12 +395,6 @@ class Store(FolderTestCase):
         stored = self.store.save("x")
         for place, rights in ((self.place, 0o700), (self.place / stored.path.split("/")[1], 0o600)):
             self.assertEqual(stat.S_IMODE(place.stat().st_mode), rights)
-
-    def test_an_interrupt_while_writing_leaves_nothing(self) -> None:
-        """No partial file stays behind when the process is told to stop."""
-        with mock.patch.object(os, "fsync", side_effect=KeyboardInterrupt), self.assertRaises(KeyboardInterrupt):
-            self.store.save("x")
-        self.assertEqual(self.names(), [])
 
     def test_what_cannot_be_stored_is_refused(self) -> None:
         """Too long, half a character, no text; a label that would be a path; a folder that is a file."""
@@ -615,36 +595,26 @@ class Selection(unittest.TestCase):
             frozen_size, limit = chance.randint(0, 120), chance.randint(0, 200)
             self.assertEqual(select_fresh_to_replace(fresh, frozen_size, limit), formula(fresh, frozen_size, limit))
 
-    def test_ten_results_of_forty_thousand(self) -> None:
-        """Five by the formula, six when the previews count.
+    def test_what_is_chosen_by_hand(self) -> None:
+        """Of ten of 40,000 five by the formula, and six when the previews count; one large before ten small ones.
 
-        Claims: C8-055.
+        Everything fresh when frozen content is over the limit; nothing that a preview would not shorten.
+
+        Claims: C8-055, C8-056, C8-057.
         """
-        plain = [Candidate(str(n), 40_000) for n in range(10)]
-        self.assertEqual(len(select_fresh_to_replace(plain, 0, 200_000)), 5)
-        counted = [Candidate(str(n), 40_000, PREVIEW_CHARS) for n in range(10)]
-        self.assertEqual(len(select_fresh_to_replace(counted, 0, 200_000)), 6)
-
-    def test_one_large_result_goes_before_ten_small_ones(self) -> None:
-        """200,000 and ten times 20,000: only the large one.
-
-        Claims: C8-056.
-        """
-        fresh = [*(Candidate(str(n), 20_000) for n in range(10)), Candidate("large", 200_000)]
-        self.assertEqual([c.call_id for c in select_fresh_to_replace(fresh, 0, 200_000)], ["large"])
-
-    def test_when_frozen_content_is_over_the_limit_everything_fresh_goes(self) -> None:
-        """All are selected, and it ends.
-
-        Claims: C8-057.
-        """
-        fresh = [Candidate(str(n), n + 1) for n in range(5)]
-        self.assertEqual(len(select_fresh_to_replace(fresh, 300_000, 200_000)), 5)
-
-    def test_what_a_preview_would_not_shorten_is_skipped(self) -> None:
-        """Equal and larger replacements save nothing."""
-        fresh = [Candidate("a", 2_000, 2_000), Candidate("b", 1_000, 1_200), Candidate("c", 500, 499)]
-        self.assertEqual([c.call_id for c in select_fresh_to_replace(fresh, 0, 0)], ["c"])
+        ten = range(10)
+        small = [Candidate(str(n), 20_000) for n in ten]
+        saves_nothing = [Candidate("a", 2_000, 2_000), Candidate("b", 1_000, 1_200), Candidate("c", 500, 499)]
+        for fresh, frozen_size, limit, chosen in (
+            ([Candidate(str(n), 40_000) for n in ten], 0, 200_000, "01234"),
+            ([Candidate(str(n), 40_000, PREVIEW_CHARS) for n in ten], 0, 200_000, "012345"),
+            ([*small, Candidate("L", 200_000)], 0, 200_000, "L"),
+            ([Candidate(str(n), n + 1) for n in range(5)], 300_000, 200_000, "43210"),
+            (saves_nothing, 0, 0, "c"),
+        ):
+            with self.subTest(chosen=chosen):
+                found = select_fresh_to_replace(fresh, frozen_size, limit)
+                self.assertEqual("".join(candidate.call_id for candidate in found), chosen)
 
     def test_greedy_replaces_the_smallest_number_of_results(self) -> None:
         """Against every subset, with previews counted: the limit is met if it can be, by as few as can be.
@@ -747,15 +717,9 @@ class Groups(unittest.TestCase):
 
     def test_a_transcript_that_is_none_is_refused(self) -> None:
         """Unknown roles, contents and ids of wrong types."""
-        bad: list[Any] = [
-            [{"role": "tool", "content": "x"}],
-            ["text"],
-            [{"role": "user", "content": 3}],
-            [{"role": "user", "content": ["x"]}],
-            [{"role": "user", "content": [{"text": "x"}]}],
-            [{"role": "user", "content": [{"type": "tool_result"}]}],
-            [{"role": "user", "content": [result("", "x")]}],
-        ]
+        contents: list[Any] = [3, ["x"], [{"text": "x"}], [{"type": "tool_result"}], [result("", "x")]]
+        bad: list[Any] = [[{"role": "tool", "content": "x"}], ["text"]]
+        bad += [[{"role": "user", "content": content}] for content in contents]
         for messages in bad:
             with self.subTest(messages=messages), self.assertRaises(BudgetError):
                 merge_messages(messages)
@@ -840,45 +804,29 @@ class PerMessage(FolderTestCase):
         self.assertEqual(self.events[-1], ("message_over_limit", {"size": 300_000, "limit": 200_000}))
 
     def test_decisions_come_in_three_kinds(self) -> None:
-        """Disjoint, and together all ids.
+        """Disjoint, and together all ids: also the ones that were not chosen, and never in question.
 
-        Claims: C8-059, C8-063.
+        Claims: C8-059, C8-060, C8-063, C8-065.
         """
-        self.budget.apply(turn(result("large", "x" * 190_000), result("small", "y" * 20_000)))
+        image = result("image", [{"type": "image", "source": {}}])
+        self.budget.apply(turn(result("large", "x" * 190_000), result("small", "y" * 20_000), image))
         state = self.budget.state
-        self.assertEqual(state.seen_ids, {"large", "small"})
-        self.assertEqual(set(state.replacements), {"large"})
+        self.assertEqual((state.seen_ids, set(state.replacements)), ({"large", "small", "image"}, {"large"}))
+        self.assertEqual(state.results["image"].chars, 0)
+        self.assertEqual(ReplacementState.from_text(state.to_text()), state)
         parts = partition(["new", "small", "large"], state)
         self.assertEqual((parts.must_reapply, parts.frozen, parts.fresh), (("large",), ("small",), ("new",)))
 
-    def test_every_candidate_is_seen_afterwards(self) -> None:
-        """Also the ones that were not chosen, and the ones that were never in question.
-
-        Claims: C8-060, C8-065.
-        """
-        image = [{"type": "image", "source": {}}]
-        self.budget.apply(turn(*(result(str(n), text_of(n, 90_000)) for n in range(3)), result("image", image)))
-        self.assertEqual(self.budget.state.seen_ids, {"0", "1", "2", "image"})
-
     def test_what_was_left_whole_stays_whole(self) -> None:
-        """A smaller limit in a later turn changes nothing about it; that it is over is reported.
+        """A smaller limit later changes nothing about it, and is reported; what comes beside it makes the room.
 
-        Claims: C8-060, C8-062.
-        """
-        first = turn(result("1", "x" * 150_000))
-        before, _ = self.budget.apply(first)
-        small = self.new_budget(state=self.budget.state, message_limit=1_000)
-        after, report = small.apply(first)
-        self.assertEqual(after, before)
-        self.assertEqual((report.groups[0].frozen, report.over_limit), (("1",), True))
-
-    def test_a_frozen_result_counts_for_the_fresh_ones_beside_it(self) -> None:
-        """The group grew after its first half was sent: only the new one can be replaced.
-
-        Claims: C8-063.
+        Claims: C8-060, C8-062, C8-063.
         """
         messages = turn(result("1", "x" * 150_000))
-        self.budget.apply(messages)
+        before, _ = self.budget.apply(messages)
+        after, report = self.new_budget(state=self.budget.state, message_limit=1_000).apply(messages)
+        self.assertEqual(after, before)
+        self.assertEqual((report.groups[0].frozen, report.over_limit), (("1",), True))
         messages.append({"role": "user", "content": [result("2", "y" * 60_000)]})
         group = self.only_group(messages)
         self.assertEqual((group.frozen, group.replaced), (("1",), ("2",)))
@@ -970,28 +918,15 @@ class PerMessage(FolderTestCase):
         loaded = ReplacementState.from_text(saved)
         self.assertEqual(loaded, self.budget.state)
         self.assertEqual(loaded.to_text(), saved)
-        item = json.loads(saved)["seen"]
-        changed: list[Any] = [
-            saved[:-1],
-            saved.replace('"version":1', '"version":2'),
-            saved + " ",
-            canonical({"seen": item + item[:1], "version": 1}),
-            canonical({"seen": [{**item[0], "chars": True}], "version": 1}),
-            canonical({"seen": [{**item[0], "chars": -1}], "version": 1}),
-            canonical({"seen": [{**item[0], "digest": "x"}], "version": 1}),
-            canonical({"seen": [{**item[0], "path": None}], "version": 1}),
-            canonical({"seen": [{**item[0], "path": 7}], "version": 1}),
-            canonical({"seen": [{**item[0], "replacement": 7}], "version": 1}),
-            canonical({"seen": [{**item[0], "replacement": ""}], "version": 1}),
-            canonical({"seen": [{**item[0], "id": 3}], "version": 1}),
-            canonical({"seen": [{**item[0], "more": 3}], "version": 1}),
-            canonical({"seen": {"a": 1}, "version": 1}),
-            "null",
-            "[" * 100_000,
-            "",
-            None,
-            7,
-        ]
+        first, *rest = json.loads(saved)["seen"]
+        items: list[dict[str, Any]] = [
+            {"chars": True}, {"chars": -1}, {"digest": "x"}, {"path": None}, {"path": 7}, {"replacement": 7},
+            {"replacement": ""}, {"id": 3}, {"more": 3},
+        ]  # fmt: skip
+        seen: list[Any] = [[first, *rest, first], {"a": 1}, *([first | item] for item in items)]
+        changed: list[Any] = [canonical({"seen": each, "version": 1}) for each in seen]
+        changed += [saved[:-1], saved.replace('"version":1', '"version":2'), saved + " ", "null", "[" * 100_000, ""]
+        changed += [saved.encode("utf-8"), bytearray(saved, "utf-8"), None, 7]
         for text in changed:
             with self.subTest(text=str(text)[:40]), self.assertRaises(BudgetError) as caught:
                 ReplacementState.from_text(text)
@@ -1000,12 +935,6 @@ class PerMessage(FolderTestCase):
             self.assertEqual(ReplacementState.from_text(saved), loaded)
         with mock.patch.object(result_budget, "MAX_STATE_CHARS", len(saved) - 1), self.assertRaises(BudgetError):
             ReplacementState.from_text(saved)
-
-    def test_a_result_without_text_is_saved_too(self) -> None:
-        """A picture has a size of nothing, and its fate is remembered like any other."""
-        self.budget.apply(turn(result("image", [{"type": "image", "source": {}}])))
-        self.assertEqual(self.budget.state.results["image"].chars, 0)
-        self.assertEqual(ReplacementState.from_text(self.budget.state.to_text()), self.budget.state)
 
     def test_the_published_limits_are_these(self) -> None:
         """A hundred thousand ids of a conversation, and half a thousand million characters of its state."""
@@ -1158,14 +1087,6 @@ class OtherTypes(FolderTestCase):
             with self.subTest(wrong=wrong), self.assertRaises(BudgetError):
                 ResultBudget(store, overrides=wrong)  # type: ignore[arg-type]
 
-    def test_a_saved_state_is_a_text(self) -> None:
-        """The same in bytes is none, though a JSON reader would take it."""
-        text = ReplacementState().to_text()
-        self.assertEqual(ReplacementState.from_text(text).to_text(), text)
-        for wrong in (text.encode("utf-8"), bytearray(text, "utf-8"), None, 1):
-            with self.subTest(wrong=type(wrong)), self.assertRaises(BudgetError):
-                ReplacementState.from_text(wrong)  # type: ignore[arg-type]
-
     def test_names_and_messages_of_another_type_are_refused(self) -> None:
         """Also a role that is no text, such as one whose comparison fails."""
 
@@ -1178,27 +1099,20 @@ class OtherTypes(FolderTestCase):
         budget = ResultBudget(ResultStore(self.folder / "results"))
         self.assertEqual(budget.threshold("x" * MAX_TEXT), 50_000)
         no_names: list[Any] = [None, 1, [], {}, "x" * (MAX_TEXT + 1)]
-        for wrong in no_names:
-            with self.assertRaises(BudgetError):
-                budget.threshold(wrong)
-            with self.assertRaises(BudgetError):
-                budget.exempt(wrong)
-            with self.assertRaises(BudgetError):
-                budget.shape_result("1", wrong, [{"type": "image"}])
-        with self.assertRaises(BudgetError):
-            threshold(NoComparison())  # type: ignore[arg-type]
         no_messages: list[Any] = [
-            None,
-            5,
-            "ab",
-            {"role": "user"},
-            iter([]),
-            [{"role": NoComparison()}],
-            [{"role": ["user"]}],
+            None, 5, "ab", {"role": "user"}, iter([]), [{"role": NoComparison()}], [{"role": ["user"]}],
+        ]  # fmt: skip
+        doors: list[tuple[Callable[[Any], object], list[Any]]] = [
+            (budget.threshold, no_names),
+            (budget.exempt, no_names),
+            (lambda name: budget.shape_result("1", name, [{"type": "image"}]), no_names),
+            (threshold, [NoComparison()]),
+            (budget.apply, no_messages),
         ]
-        for wrong in no_messages:
-            with self.subTest(wrong=type(wrong)), self.assertRaises(BudgetError):
-                budget.apply(wrong)
+        for ask, values in doors:
+            for wrong in values:
+                with self.subTest(wrong=type(wrong)), self.assertRaises(BudgetError):
+                    ask(wrong)
         self.assertEqual(budget.state.seen_ids, set())
 
 
