@@ -54,10 +54,7 @@ class TheBudget(unittest.TestCase):
         self.clock = ManualClock(50.0)
 
     def test_remaining_is_total_minus_used(self) -> None:
-        """The form of the sample holds: total, used, remaining, and `consume` in a chain.
-
-        Claims: I4-013.
-        """
+        """The form of the sample holds: total, used, remaining, and `consume` in a chain. Claims: I4-013."""
         budget = Budget(1000, 200, clock=self.clock)
         self.assertEqual((budget.total_ms, budget.used_ms, budget.remaining), (1000, 200, 800))
         self.assertEqual(Budget(1000, clock=self.clock).used_ms, 0)
@@ -125,10 +122,7 @@ class TheBudget(unittest.TestCase):
         self.assertEqual(budget.compensation().check("refund"), 250)
 
     def test_ratios_from_two_to_three_tenths_are_taken(self) -> None:
-        """The usual ratios give the lanes that they say.
-
-        Claims: I4-023.
-        """
+        """The usual ratios give the lanes that they say. Claims: I4-023."""
         for ratio, main in ((0.2, 800), (0.25, 750), (0.3, 700), (0, 1000)):
             with self.subTest(ratio=ratio):
                 budget = Budget.start(1000, compensation_budget_ratio=ratio, clock=self.clock)
@@ -142,10 +136,7 @@ class TheBudget(unittest.TestCase):
         self.assertEqual((budget.remaining, budget.compensation_remaining), (750, 1000))
 
     def test_a_child_never_outlives_its_parent(self) -> None:
-        """A child has the smaller of its own time and the parent's, at every moment.
-
-        Claims: I4-102.
-        """
+        """A child has the smaller of its own time and the parent's, at every moment. Claims: I4-102."""
         parent = Budget.start(1000, clock=self.clock)
         self.clock.advance(0.25)
         short, long = parent.child(100), parent.child(9000)
@@ -156,10 +147,7 @@ class TheBudget(unittest.TestCase):
         self.assertEqual((short.remaining, long.remaining, parent.remaining), (0, 0, 0))
 
     def test_a_value_at_its_minimum_is_enough(self) -> None:
-        """199 ms are refused with the figures, 200 ms are enough; a tool may ask for more.
-
-        Claims: I4-012, I4-015.
-        """
+        """199 ms are refused with the figures, 200 ms are enough; a tool may ask for more. Claims: I4-012, I4-015."""
         budget = Budget(1000, 801, clock=self.clock)
         with self.assertRaises(BudgetExhausted) as caught:
             budget.check("search")
@@ -175,10 +163,7 @@ class TheBudget(unittest.TestCase):
         self.assertEqual(Budget(1000, clock=self.clock).check("export", 1000), 1000)
 
     def test_the_rounding_of_a_clock_costs_no_millisecond(self) -> None:
-        """1.001 s and 1.801 s have no exact form, and 200 ms of a second are left all the same.
-
-        Claims: I4-017.
-        """
+        """1.001 s and 1.801 s have no exact form, and 200 ms of a second are left all the same. Claims: I4-017."""
         self.clock.now = 1.001
         budget = Budget(1000, clock=self.clock)
         self.clock.now = 1.801
@@ -293,10 +278,7 @@ class TheRunner(unittest.TestCase):
 
     @virtual
     async def test_short_calls_are_not_free(self, loop: VirtualLoop) -> None:
-        """500 calls of 0.9 ms are 450 ms, and three of 400 ms at once are 400.
-
-        Claims: I4-017.
-        """
+        """500 calls of 0.9 ms are 450 ms, and three of 400 ms at once are 400. Claims: I4-017."""
         budget = Budget(1000, clock=loop.time)
         for _ in range(500):
             await run_within(budget, "tool", lambda: pause(0.0009), min_reserve_ms=0)
@@ -427,10 +409,7 @@ class TheRunner(unittest.TestCase):
 
     @virtual
     async def test_too_little_time_means_not_called(self, loop: VirtualLoop) -> None:
-        """Below the minimum nothing starts; at the minimum it does.
-
-        Claims: I4-014, I4-015, I4-102.
-        """
+        """Below the minimum nothing starts; at the minimum it does. Claims: I4-014, I4-015, I4-102."""
         calls = []
 
         async def tool(month: str) -> str:
@@ -468,10 +447,7 @@ class TheRunner(unittest.TestCase):
 
     @virtual
     async def test_compensation_runs_after_the_main_path_timed_out(self, loop: VirtualLoop) -> None:
-        """The refund has the reserve, and its own time limit is the hard deadline.
-
-        Claims: I4-024.
-        """
+        """The refund has the reserve, and its own time limit is the hard deadline. Claims: I4-024."""
         budget = Budget.start(2000, clock=loop.time)
         payment = await run_within(budget, "pay", lambda: self.work(9), grace_ms=100)
         self.assertEqual((payment.kind, budget.remaining), ("timed_out_stopped", 0))
@@ -521,10 +497,7 @@ class TheRunner(unittest.TestCase):
 
     @virtual
     async def test_a_cancel_of_the_caller_stops_the_tool_and_goes_on(self, loop: VirtualLoop) -> None:
-        """The tool has ended, the outcome is reported, and the caller is cancelled.
-
-        Claims: I4-001, I4-020.
-        """
+        """The tool has ended, the outcome is reported, and the caller is cancelled. Claims: I4-001, I4-020."""
         seen: list[str] = []
 
         async def parse() -> None:
@@ -600,10 +573,7 @@ class TheRunner(unittest.TestCase):
         self.assertEqual(str(caught.exception), "cancelled")
 
     def test_every_kind_of_outcome_is_reached(self) -> None:
-        """The seven kinds are the ones that the tests above saw.
-
-        Claims: I4-007.
-        """
+        """The seven kinds are the ones that the tests above saw. Claims: I4-007."""
         ends = ["timed_out_stopped", "timed_out_abandoned", "cancelled", "not_started"]
         self.assertCountEqual(OUTCOMES, ["value", "late_value", "tool_error", *ends])
 
@@ -626,10 +596,7 @@ class TheRunner(unittest.TestCase):
 
     @virtual
     async def test_a_group_of_siblings_stops_when_one_fails(self, loop: VirtualLoop) -> None:
-        """Children of a batch that fails are cancelled with it, and no further tool starts.
-
-        Claims: I4-001.
-        """
+        """Children of a batch that fails are cancelled with it, and no further tool starts. Claims: I4-001."""
         seen: list[str] = []
 
         async def child(name: str, seconds: float, fails: bool) -> None:

@@ -63,10 +63,7 @@ class Addresses(StoreTestCase):
     """Whom a cancel reaches."""
 
     def test_a_row_carries_trace_and_parent_span(self) -> None:
-        """Every invocation has both, and so has the message about its cancel.
-
-        Claims: I4-088, I4-091.
-        """
+        """Every invocation has both, and so has the message about its cancel. Claims: I4-088, I4-091."""
         row = self.store.register(T, "b", tool="search", parent_span_id="a")
         self.assertEqual((row.trace_id, row.parent_span_id, row.state, row.epoch), (T, "a", "queued", 1))
         receipt = self.store.cancel(T, "a")
@@ -79,10 +76,7 @@ class Addresses(StoreTestCase):
         json.dumps(receipt.message(), allow_nan=False)
 
     def test_a_trace_shows_its_calls_under_five_names(self) -> None:
-        """Initiate, input, output, cancel and compensation: the names, whatever carries them.
-
-        Claims: I4-096.
-        """
+        """Initiate, input, output, cancel and compensation: the names, whatever carries them. Claims: I4-096."""
         self.assertEqual(TRACE_EVENTS, ("initiate", "input", "output", "cancel", "compensation"))
 
     def test_queued_work_is_cancelled_and_running_work_is_asked(self) -> None:
@@ -101,10 +95,7 @@ class Addresses(StoreTestCase):
         self.assertEqual(self.store.confirm(T, "a", fence), "cancelled")
 
     def test_other_traces_are_not_touched(self) -> None:
-        """Only rows of that trace change.
-
-        Claims: I4-089.
-        """
+        """Only rows of that trace change. Claims: I4-089."""
         self.tree()
         self.store.register("trace-2", "a", tool="tool")
         self.store.cancel(T)
@@ -112,10 +103,7 @@ class Addresses(StoreTestCase):
         self.assertIsNone(self.store.cancel_reason("trace-2", "a"))
 
     def test_a_subtree_is_reached_to_any_depth_and_nothing_beside_it(self) -> None:
-        """b takes d and e with it; a and c go on.
-
-        Claims: I4-003, I4-021.
-        """
+        """b takes d and e with it; a and c go on. Claims: I4-003, I4-021."""
         self.tree()
         self.assertEqual(self.store.cancel(T, "b", reason="user").stopped, 3)
         self.assertEqual(
@@ -126,10 +114,7 @@ class Addresses(StoreTestCase):
         self.assertIsNone(self.store.cancel_reason(T))
 
     def test_a_child_that_is_registered_later_is_born_cancelled(self) -> None:
-        """The process that registers it still holds the old view; its function is never called.
-
-        Claims: I4-021.
-        """
+        """The process that registers it still holds the old view; its function is never called. Claims: I4-021."""
         self.tree()
         self.running("a")
         self.store.cancel(T, "a")
@@ -225,10 +210,7 @@ class Results(StoreTestCase):
         self.assertEqual((self.store.get(T, "a").result, writes), ({"n": 1}, [1]))
 
     def test_a_cancel_before_the_result_wins(self) -> None:
-        """The result is dropped, its business row is not written, and the state is final.
-
-        Claims: I4-092, I4-099.
-        """
+        """The result is dropped, its business row is not written, and the state is final. Claims: I4-092, I4-099."""
         self.tree()
         fence = self.running("a")
         self.open().cancel(T)
@@ -238,20 +220,14 @@ class Results(StoreTestCase):
         self.assertEqual(self.store.finish(T, "a", fence, 1), "cancelled")
 
     def test_a_result_before_the_cancel_wins(self) -> None:
-        """The cancel says that it is already done, and the result stays.
-
-        Claims: I4-094.
-        """
+        """The cancel says that it is already done, and the result stays. Claims: I4-094."""
         self.charged()
         receipt = self.open().cancel(T)
         self.assertEqual((receipt.already_done, self.store.get(T, "a").state), (("a",), "succeeded"))
         self.assertFalse(self.store.get(T, "a").cancelled)
 
     def test_a_cancel_after_success_is_compensated_once(self) -> None:
-        """One refund, however often it is asked for, and no cancel touches it.
-
-        Claims: I4-094.
-        """
+        """One refund, however often it is asked for, and no cancel touches it. Claims: I4-094."""
         self.charged()
         made = []
         for _ in range(3):
@@ -444,10 +420,7 @@ class Orders(StoreTestCase):
     """Every order of two parties' steps, and long random histories."""
 
     def test_every_order_of_worker_and_canceller_ends_in_one_of_two_ways(self) -> None:
-        """Result and no cancel mark, or cancelled and no result: whoever committed first.
-
-        Claims: I4-099.
-        """
+        """Result and no cancel mark, or cancelled and no result: whoever committed first. Claims: I4-099."""
         steps = ["register", "claim", "finish"]
         for number, position in enumerate(range(4)):
             trace = f"order-{number}"
@@ -611,10 +584,7 @@ class OtherProcesses(StoreTestCase):
         self.assertEqual(self.store.get(T, "child").state, "cancelled")
 
     def test_a_child_that_another_process_registers_later_is_born_cancelled(self) -> None:
-        """The cancel was there first; the process that registers has never heard of it.
-
-        Claims: I4-021, I4-087.
-        """
+        """The cancel was there first; the process that registers has never heard of it. Claims: I4-021, I4-087."""
         self.store.cancel(T, "a")
         program = (
             "import sys\n"

@@ -49,10 +49,7 @@ class Tokens(unittest.TestCase):
     """A request that goes down the tree, once, with its first reason."""
 
     def test_a_cancel_reaches_everything_below_and_nothing_above(self) -> None:
-        """Parents and children are made at run time, to any depth.
-
-        Claims: I4-003, I4-021.
-        """
+        """Parents and children are made at run time, to any depth. Claims: I4-003, I4-021."""
         top = CancelToken()
         middle, sister = top.child(), top.child()
         deep = [middle.child()]
@@ -148,10 +145,7 @@ class Tokens(unittest.TestCase):
 
     @virtual
     async def test_nodes_stop_at_their_next_check_point(self, loop: VirtualLoop) -> None:
-        """Nodes that share a token go on until they look, and no further.
-
-        Claims: I4-021, I4-022.
-        """
+        """Nodes that share a token go on until they look, and no further. Claims: I4-021, I4-022."""
         token = CancelToken()
         seen: list[str] = []
 
@@ -366,10 +360,7 @@ class LongLoops(unittest.TestCase):
     """Code that the event loop cannot interrupt."""
 
     def test_a_cancel_is_seen_after_at_most_fifty_items(self) -> None:
-        """The default lies within 10 and 100, and no more items than that follow the cancel.
-
-        Claims: I4-032.
-        """
+        """The default lies within 10 and 100, and no more items than that follow the cancel. Claims: I4-032."""
         self.assertEqual((CHECK_EVERY, CHECK_RANGE), (50, (10, 100)))
         for every in (10, CHECK_EVERY, 100):
             for moment in (0, 1, every - 1, every, 237):
@@ -411,10 +402,7 @@ class LongLoops(unittest.TestCase):
 
     @virtual
     async def test_others_run_while_an_async_loop_works(self, loop: VirtualLoop) -> None:
-        """Every fifty items the event loop gets a turn, in which the cancel arrives.
-
-        Claims: I4-032.
-        """
+        """Every fifty items the event loop gets a turn, in which the cancel arrives. Claims: I4-032."""
         token = CancelToken()
         done: list[int] = []
 
@@ -431,10 +419,7 @@ class LongLoops(unittest.TestCase):
 
     @virtual
     async def test_a_loop_without_check_points_runs_to_its_end(self, loop: VirtualLoop) -> None:
-        """A cancel reaches a task only at an await: all thousand items are done by then.
-
-        Claims: I4-033.
-        """
+        """A cancel reaches a task only at an await: all thousand items are done by then. Claims: I4-033."""
         token = CancelToken()
         done: list[int] = []
 
@@ -450,10 +435,7 @@ class LongLoops(unittest.TestCase):
         self.assertEqual(len(done), 1000)
 
     def test_the_event_loop_stays_free_while_a_thread_works(self) -> None:
-        """The heart beats during a computation that ends only when the heart has beaten.
-
-        Claims: I4-034.
-        """
+        """The heart beats during a computation that ends only when the heart has beaten. Claims: I4-034."""
         self.assertEqual(LONGEST_BLOCK_MS, 100)
         beats: list[int] = []
         enough = threading.Event()
@@ -704,10 +686,7 @@ class Modes(unittest.TestCase):
     """Each tool declares how it is stopped."""
 
     def test_each_mode_has_its_condition(self) -> None:
-        """Who says nothing is asked to stop; preemptive and fire-and-forget want a reason.
-
-        Claims: I4-031.
-        """
+        """Who says nothing is asked to stop; preemptive and fire-and-forget want a reason. Claims: I4-031."""
         self.assertEqual(Interruption("search").mode, "cooperative")
         Interruption("driver", "preemptive", ignores_cancel=True)
         Interruption("metrics", "fire_and_forget", discardable=True)
@@ -824,10 +803,7 @@ class TheDistributedToken(FolderTestCase):
                 self.assertTrue(other.is_cancelled())
 
     def test_the_local_flag_is_set_even_if_nothing_else_works(self) -> None:
-        """A dead database and a dead broker do not keep this process running.
-
-        Claims: I4-093.
-        """
+        """A dead database and a dead broker do not keep this process running. Claims: I4-093."""
         token, store = self.token(Broker(ConnectionResetError()))
         store.close()
         with self.assertRaises(StoreError):
@@ -835,10 +811,7 @@ class TheDistributedToken(FolderTestCase):
         self.assertTrue(token.is_cancelled())
 
     def test_another_process_is_noticed_within_the_poll_time_and_no_look_is_made_before(self) -> None:
-        """The row is looked at once a second at most, however often somebody asks.
-
-        Claims: I4-087.
-        """
+        """The row is looked at once a second at most, however often somebody asks. Claims: I4-087."""
         token, store = self.token()
         self.assertEqual(POLL_SECONDS, 1.0)
         for _ in range(1000):
@@ -878,10 +851,7 @@ class TheDistributedToken(FolderTestCase):
 
     @virtual
     async def test_a_watcher_stops_the_holders(self, loop: VirtualLoop) -> None:
-        """A cancel by another process reaches work that never looks, within one poll.
-
-        Claims: I4-087, I4-099.
-        """
+        """A cancel by another process reaches work that never looks, within one poll. Claims: I4-087, I4-099."""
         token, store = self.token(clock=loop.time)
         watcher = loop.create_task(token.watch())
         loop.call_later(3.2, self.store().cancel, "trace-1")

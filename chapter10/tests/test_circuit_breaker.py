@@ -64,10 +64,7 @@ class States(BreakerTestCase):
     """The three words and how one becomes another."""
 
     def test_it_starts_closed_without_failures(self) -> None:
-        """The figures of the document, and a breaker that has seen nothing.
-
-        Claims: I4-070, I4-071, I4-085.
-        """
+        """The figures of the document, and a breaker that has seen nothing. Claims: I4-070, I4-071, I4-085."""
         self.assertEqual((WINDOW_SECONDS, MIN_CALLS, RESET_SECONDS), (60, 10, 30))
         self.assertEqual((self.breaker.state, self.breaker.failures, self.breaker.retry_after), ("closed", 0, 0.0))
 
@@ -89,10 +86,7 @@ class States(BreakerTestCase):
         self.assertEqual(self.breaker.state, "open")
 
     def test_a_few_failures_among_many_calls_leave_it_closed(self) -> None:
-        """Ten failures among ten thousand successes are one in a thousand.
-
-        Claims: I4-079.
-        """
+        """Ten failures among ten thousand successes are one in a thousand. Claims: I4-079."""
         for _ in range(10):
             self.give("success", 1000)
             self.give("failure")
@@ -109,10 +103,7 @@ class States(BreakerTestCase):
         self.assertEqual(self.breaker.state, "open")
 
     def test_failures_leave_the_window_after_sixty_seconds(self) -> None:
-        """Nine failures sixty seconds old do not count with one of today.
-
-        Claims: I4-085.
-        """
+        """Nine failures sixty seconds old do not count with one of today. Claims: I4-085."""
         self.give("failure", 9)
         self.clock.advance(59)
         self.assertEqual(self.breaker.failures, 9)
@@ -135,10 +126,7 @@ class States(BreakerTestCase):
             self.assertEqual(breaker.failures, 0)
 
     def test_it_is_open_for_thirty_seconds_and_half_open_after(self) -> None:
-        """At 30 s it is still open, just after it is half-open.
-
-        Claims: I4-074.
-        """
+        """At 30 s it is still open, just after it is half-open. Claims: I4-074."""
         self.open()
         self.assertEqual(self.assert_refused(), 30.0)
         self.clock.advance(30)
@@ -148,10 +136,7 @@ class States(BreakerTestCase):
         self.assertEqual(self.breaker.state, "half-open")
 
     def test_a_probe_that_succeeds_closes_it(self) -> None:
-        """It heals: closed, no failures, and the next nine failures say nothing again.
-
-        Claims: I4-075, I4-081.
-        """
+        """It heals: closed, no failures, and the next nine failures say nothing again. Claims: I4-075, I4-081."""
         self.half_open()
         self.assertEqual(self.breaker.failures, 10)  # they are still in the window until it closes
         self.breaker.acquire().success()
@@ -160,10 +145,7 @@ class States(BreakerTestCase):
         self.assertEqual(self.breaker.state, "closed")
 
     def test_a_probe_that_fails_opens_it_for_another_thirty_seconds(self) -> None:
-        """The timer starts anew at the failure.
-
-        Claims: I4-076.
-        """
+        """The timer starts anew at the failure. Claims: I4-076."""
         self.half_open()
         probe = self.breaker.acquire()
         self.clock.advance(5)
@@ -182,10 +164,7 @@ class States(BreakerTestCase):
         self.assertEqual(self.breaker.state, "closed")
 
     def test_what_began_before_a_change_says_nothing_after_it(self) -> None:
-        """A late success does not close it, and late failures do not move the time of the probe.
-
-        Claims: I4-075.
-        """
+        """A late success does not close it, and late failures do not move the time of the probe. Claims: I4-075."""
         old = [self.breaker.acquire() for _ in range(6)]
         self.open()
         for permit in old[:5]:
@@ -323,10 +302,7 @@ class Probes(BreakerTestCase):
 
     @virtual
     async def test_ten_callers_at_once_make_one_call(self, loop: VirtualLoop) -> None:
-        """One probe, nine refusals with a hint when to come back.
-
-        Claims: I4-080, I4-100.
-        """
+        """One probe, nine refusals with a hint when to come back. Claims: I4-080, I4-100."""
         calls: list[int] = []
         refused: list[float] = []
 
@@ -350,10 +326,7 @@ class Probes(BreakerTestCase):
         self.assertEqual((len(calls), refused), (1, [60.0] * 9))
 
     def test_fifty_tasks_and_ten_threads_make_one_call(self) -> None:
-        """The permit is taken under a lock: one of sixty gets it, whichever way they come.
-
-        Claims: I4-080.
-        """
+        """The permit is taken under a lock: one of sixty gets it, whichever way they come. Claims: I4-080."""
         self.half_open()
         granted: list[Permit] = []
         refused: list[int] = []
@@ -493,10 +466,7 @@ class Verdicts(BreakerTestCase):
 
     @virtual
     async def test_a_call_books_every_kind_of_failure(self, loop: VirtualLoop) -> None:
-        """A hundred connection errors open it, and a probe that ends in one opens it again.
-
-        Claims: I4-076, I4-077.
-        """
+        """A hundred connection errors open it, and a probe that ends in one opens it again. Claims: I4-076, I4-077."""
 
         async def reset() -> None:
             raise ConnectionResetError

@@ -184,19 +184,13 @@ class Parts(unittest.TestCase):
     """The words and the rule, without a loop."""
 
     def test_the_states_are_four_with_three_transitions(self) -> None:
-        """queued, executing, completed, yielded in a line; another enum than the words of a job.
-
-        Claims: C8-004.
-        """
+        """queued, executing, completed, yielded in a line; another enum than the words of a job. Claims: C8-004."""
         self.assertEqual([state.value for state in ToolState], ["queued", "executing", "completed", "yielded"])
         self.assertEqual(NEXT_STATE, dict(itertools.pairwise(ToolState)))
         self.assertNotIn(ToolState.QUEUED, STATES)
 
     def test_the_rule_is_a_truth_table(self) -> None:
-        """Alone always, else safe among safe ones only, and never past the limit of three.
-
-        Claims: C8-007, C8-009.
-        """
+        """Alone always, else safe among safe ones only, and never past the limit of three. Claims: C8-007, C8-009."""
         for running_safe, running_unsafe, safe_may, unsafe_may in (
             (0, 0, True, True),
             (2, 0, True, False),
@@ -221,20 +215,14 @@ class Parts(unittest.TestCase):
         )
 
     def test_the_three_causes_have_three_texts(self) -> None:
-        """What the model reads tells a sibling's error, an interrupt and a fallback apart.
-
-        Claims: C8-033.
-        """
+        """What the model reads tells a sibling's error, an interrupt and a fallback apart. Claims: C8-033."""
         texts = {CAUSE_TEXTS[reason] for reason in (SIBLING_ERROR, USER_INTERRUPT, STREAMING_FALLBACK)}
         self.assertEqual(len(texts), 3)
         self.assertEqual(SIBLING_ERROR, "sibling_error")
         self.assertEqual(len(set(CAUSE_TEXTS.values())), len(CAUSE_TEXTS))
 
     def test_the_executor_neither_polls_nor_nests_task_groups(self) -> None:
-        """The source has no sleep, no `wait_for` and no task group.
-
-        Claims: C8-040.
-        """
+        """The source has no sleep, no `wait_for` and no task group. Claims: C8-040."""
         used = {
             node.attr
             for node in ast.walk(ast.parse(inspect.getsource(executor_module)))
@@ -243,10 +231,7 @@ class Parts(unittest.TestCase):
         self.assertTrue(used.isdisjoint({"sleep", "wait_for", "TaskGroup", "gather", "shield"}))
 
     def test_scheduling_progress_and_budget_are_three_parts(self) -> None:
-        """The executor knows nothing of the result budget: they meet through a parameter.
-
-        Claims: C8-002.
-        """
+        """The executor knows nothing of the result budget: they meet through a parameter. Claims: C8-002."""
         tree = ast.parse(inspect.getsource(executor_module))
         imported = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
         self.assertNotIn("chapter10.companions.tools.result_budget", imported)
@@ -293,10 +278,7 @@ class Arguments(unittest.TestCase):
         self.assertEqual(parse_arguments(ToolCall("1", "t", '{"a": 3.5}')), {"a": 3.5})
 
     def test_what_is_not_a_strict_object_is_refused(self) -> None:
-        """Duplicate keys, NaN, surrogates, other types, wrong JSON, too much depth.
-
-        Claims: C8-021.
-        """
+        """Duplicate keys, NaN, surrogates, other types, wrong JSON, too much depth. Claims: C8-021."""
         refused: list[Any] = [
             '{"a": 1, "a": 2}', '{"a": NaN}', '{"a": "\\ud800"}', "[1]", "3", "{'a': 1}", '{"a": 1} x',
             "[" * 100_000 + "]" * 100_000, '{"a": ' + "9" * 5000 + "}", '{"a": "' + "x" * 1_000_000 + '"}',
@@ -359,10 +341,7 @@ class Scheduling(ExecutorTestCase):
         )
 
     async def test_a_call_starts_before_the_model_has_written_the_next(self) -> None:
-        """The first call runs, and ends, while later ones are unknown.
-
-        Claims: C8-075.
-        """
+        """The first call runs, and ends, while later ones are unknown. Claims: C8-075."""
         async with self.executor() as executor:
             executor.add(safe("a"))
             await settle()
@@ -409,10 +388,7 @@ class Scheduling(ExecutorTestCase):
         self.assertEqual([result.content for result in await executor.results()], [1])
 
     async def test_an_unsafe_call_waits_for_safe_ones_and_safe_ones_for_it(self) -> None:
-        """One side's safety is not enough.
-
-        Claims: C8-003, C8-009.
-        """
+        """One side's safety is not enough. Claims: C8-003, C8-009."""
         executor = await self.running(safe("a"), unsafe("b"), safe("c"), safe("d"))
         self.assertEqual(executor.executing, ("a",))
         await self.stage.end("a")
@@ -424,10 +400,7 @@ class Scheduling(ExecutorTestCase):
         self.assertEqual(ids(executor.ready()), ["a", "b", "c", "d"])
 
     async def test_no_more_safe_calls_than_the_limit_run_at_once(self) -> None:
-        """The fourth of four waits for a place.
-
-        Claims: C8-007.
-        """
+        """The fourth of four waits for a place. Claims: C8-007."""
         executor = await self.running(*map(safe, "abcd"), limit=3)
         self.assertEqual(executor.executing, ("a", "b", "c"))
         await self.stage.end("b")
@@ -511,10 +484,7 @@ class Scheduling(ExecutorTestCase):
         self.assertEqual([result.content for result in await executor.results()], [0, 1, 2, 2])
 
     async def test_calls_run_as_they_were_written(self) -> None:
-        """[Edit, Read] is no [Read, Edit], and two equal calls are two: calls are known by id.
-
-        Claims: C8-085.
-        """
+        """[Edit, Read] is no [Read, Edit], and two equal calls are two: calls are known by id. Claims: C8-085."""
         for calls in ((unsafe("1"), safe("2")), (safe("1", name="search"), safe("2", name="search"))):
             self.stage = Stage()
             executor = await self.running(*calls)
@@ -539,10 +509,7 @@ class Scheduling(ExecutorTestCase):
         self.assertEqual(["cut off" in result.content for result in results], [True, True, False, True])
 
     async def test_unparsed_calls_wait_for_their_turn(self) -> None:
-        """A call without arguments is unsafe and keeps its place in the order.
-
-        Claims: C8-021.
-        """
+        """A call without arguments is unsafe and keeps its place in the order. Claims: C8-021."""
         executor = await self.running(safe("a"), ToolCall("b", "Read", "{"), safe("c"))
         self.assertEqual(self.states(executor, "a b c"), ["executing", "queued", "queued"])
         await self.stage.end("a")
@@ -707,10 +674,7 @@ class Handing(ExecutorTestCase):
     """Results in order, progress at once."""
 
     async def test_a_result_waits_for_the_results_before_it(self) -> None:
-        """B ends before A: B stays completed until A is handed out.
-
-        Claims: C8-006, C8-078.
-        """
+        """B ends before A: B stays completed until A is handed out. Claims: C8-006, C8-078."""
         executor = await self.running(safe("a"), safe("b"))
         self.stage.sinks["b"]("half")
         await self.stage.end("b", "B")
@@ -736,10 +700,7 @@ class Handing(ExecutorTestCase):
         self.assertEqual(await executor.results(), [])
 
     async def test_without_calls_nothing_is_waited_for(self) -> None:
-        """No call and the end of input: the loop over updates ends at once.
-
-        Claims: C8-039.
-        """
+        """No call and the end of input: the loop over updates ends at once. Claims: C8-039."""
         executor = self.executor()
         executor.end_input()
         self.assertEqual([update async for update in executor.updates()], [])
@@ -769,10 +730,7 @@ class Handing(ExecutorTestCase):
         await updates.aclose()
 
     async def test_progress_ignores_the_order_of_calls(self) -> None:
-        """The third call reports while the first has not ended; the order within a call is kept.
-
-        Claims: C8-037.
-        """
+        """The third call reports while the first has not ended; the order within a call is kept. Claims: C8-037."""
         executor = await self.running(*map(safe, "abc"))
         for number in range(3):
             self.stage.sinks["c"](number)
@@ -785,10 +743,7 @@ class Handing(ExecutorTestCase):
         executor.ready()
 
     async def test_the_consumer_is_woken_once_for_each_event(self) -> None:
-        """Three events and an end, each waited for: four wake-ups, and none while nothing happens.
-
-        Claims: C8-040.
-        """
+        """Three events and an end, each waited for: four wake-ups, and none while nothing happens. Claims: C8-040."""
         executor = self.executor(safe("a"))
         executor.end_input()
         consumer = asyncio.ensure_future(executor.results())
@@ -804,10 +759,7 @@ class Handing(ExecutorTestCase):
         self.assertEqual(executor.statistics().wake_ups, 4)
 
     async def test_progress_between_the_look_and_the_wait_is_not_lost(self) -> None:
-        """An event emitted while the consumer handles another is delivered without a further event.
-
-        Claims: C8-042.
-        """
+        """An event emitted while the consumer handles another is delivered without a further event. Claims: C8-042."""
         executor = await self.running(safe("a"))
         self.stage.sinks["a"](1)
         seen = []
@@ -912,10 +864,7 @@ class Handing(ExecutorTestCase):
         executor.ready()
 
     async def test_a_result_is_shaped_before_it_is_completed(self) -> None:
-        """The per-tool limit sees each answer once, synthetic ones too, before it can be handed out.
-
-        Claims: C8-077.
-        """
+        """The per-tool limit sees each answer once, synthetic ones too, before it can be handed out. Claims: C8-077."""
         order: list[str] = []
 
         def shape(call: ToolCall, content: Any, is_error: bool) -> str:
@@ -975,10 +924,7 @@ class Failures(ExecutorTestCase):
     """Only a failing command ends its siblings."""
 
     async def test_a_failing_read_leaves_the_others_alone(self) -> None:
-        """ok, raises, slow: three results in order, the second an error whose text stays inside.
-
-        Claims: C8-023.
-        """
+        """ok, raises, slow: three results in order, the second an error whose text stays inside. Claims: C8-023."""
         executor = await self.running(*map(safe, ("ok", "bad", "slow")))
         await self.stage.fail("bad", FileNotFoundError("/secret/path"))
         await self.stage.end("ok", "fine")
@@ -1022,10 +968,7 @@ class Failures(ExecutorTestCase):
         self.assertEqual([result.content for result in await following.results()], ["turn two"])
 
     async def test_a_call_that_comes_after_a_sibling_error_is_not_run(self) -> None:
-        """The model was still writing: the late call belongs to the same batch and is answered.
-
-        Claims: C8-032.
-        """
+        """The model was still writing: the late call belongs to the same batch and is answered. Claims: C8-032."""
         executor = await self.running(bash("bash"))
         await self.stage.fail("bash", RuntimeError())
         executor.add(safe("late"))
@@ -1034,10 +977,7 @@ class Failures(ExecutorTestCase):
         self.assertEqual(self.stage.started, ["bash"])
 
     async def test_the_name_of_a_tool_decides_nothing(self) -> None:
-        """Whatever the name, only the flag makes a failure end the siblings.
-
-        Claims: C8-030.
-        """
+        """Whatever the name, only the flag makes a failure end the siblings. Claims: C8-030."""
         for name in ("Bash", "Read", "WebFetch", "Edit", "Grep"):
             for flag in (False, True):
                 with self.subTest(name=name, flag=flag):
@@ -1052,10 +992,7 @@ class Failures(ExecutorTestCase):
                     await executor.results()
 
     async def test_a_refusal_or_a_timeout_of_a_command_is_its_own_affair(self) -> None:
-        """PermissionError, TimeoutError, a group of one kind, and a failure that says `local`.
-
-        Claims: C8-028.
-        """
+        """PermissionError, TimeoutError, a group of one kind, and a failure that says `local`. Claims: C8-028."""
         cases: list[tuple[Any, str]] = [
             (PermissionError(), "forbidden"),
             (TimeoutError(), "outcome_unknown"),
@@ -1075,10 +1012,7 @@ class Failures(ExecutorTestCase):
                 self.assertEqual([result.code for result in results], [code, None])
 
     async def test_what_is_no_refusal_ends_the_siblings(self) -> None:
-        """A failure that `run` returns, a mixed group, and a cancel that nobody asked for.
-
-        Claims: C8-024.
-        """
+        """A failure that `run` returns, a mixed group, and a cancel that nobody asked for. Claims: C8-024."""
         cases: list[Any] = [
             CallFailure("exit status 1"),
             ExceptionGroup("g", [ConnectionError(), PermissionError()]),
@@ -1120,10 +1054,7 @@ class Cancelling(ExecutorTestCase):
     """Three scopes, their reasons, and an answer on every way out."""
 
     async def test_a_cancel_goes_down_and_never_up(self) -> None:
-        """Query: all. Siblings: all calls, not the query. One call: that call alone.
-
-        Claims: C8-025, C8-027, C8-031.
-        """
+        """Query: all. Siblings: all calls, not the query. One call: that call alone. Claims: C8-025, C8-027, C8-031."""
         for level, stopped in (("query", "abc"), ("siblings", "abc"), ("call", "b")):
             with self.subTest(level=level):
                 self.stage = Stage()
@@ -1147,10 +1078,7 @@ class Cancelling(ExecutorTestCase):
                 self.assertEqual(len(await executor.results()), 3)
 
     async def test_an_executor_in_a_cancelled_query_runs_nothing(self) -> None:
-        """Its middle scope starts cancelled; calls are answered.
-
-        Claims: C8-027.
-        """
+        """Its middle scope starts cancelled; calls are answered. Claims: C8-027."""
         query = CancelScope()
         query.cancel(USER_INTERRUPT)
         executor = self.executor(safe("a"), query=query)
@@ -1210,10 +1138,7 @@ class Cancelling(ExecutorTestCase):
         self.assertIn("not started", result.content)
 
     async def test_a_streaming_fallback_has_its_own_text(self) -> None:
-        """The answer is given up: calls are answered, the query goes on, nothing more is accepted.
-
-        Claims: C8-033.
-        """
+        """The answer is given up: calls are answered, the query goes on, nothing more is accepted. Claims: C8-033."""
         executor = await self.running(safe("a"), unsafe("b"))
         executor.discard()
         with self.assertRaises(ExecutorError):
@@ -1373,10 +1298,7 @@ class Cancelling(ExecutorTestCase):
         self.assertTrue(executor.cancelled)
 
     async def test_two_commands_that_fail_in_one_tick_keep_their_own_errors(self) -> None:
-        """The first is recorded; the second failed by itself and is not called cancelled.
-
-        Claims: C8-029.
-        """
+        """The first is recorded; the second failed by itself and is not called cancelled. Claims: C8-029."""
         executor = await self.running(
             bash("a", is_safe=True, description="first"), bash("b", is_safe=True, description="second")
         )
@@ -1420,10 +1342,7 @@ class Leaving(ExecutorTestCase):
     """No task outlives the executor, and the cancel of the consumer is never lost."""
 
     async def test_leaving_the_loop_early_cancels_all_calls(self) -> None:
-        """The consumer closes the updates: every task ends, the rest of the answers is still there.
-
-        Claims: C8-032.
-        """
+        """The consumer closes the updates: every task ends, the rest of the answers is still there. Claims: C8-032."""
         executor = await self.running(safe("a"), safe("b"), unsafe("c"))
         self.stage.sinks["b"]("half")
         async with aclosing(executor.updates()) as updates:
@@ -1653,20 +1572,14 @@ class Pipeline(ExecutorTestCase):
         return ToolPipeline(call, post_tool_use=post, **steps)
 
     async def test_the_six_steps_run_in_order(self) -> None:
-        """Schema, input, pre hooks, permission, call, post hooks.
-
-        Claims: C8-076.
-        """
+        """Schema, input, pre hooks, permission, call, post hooks. Claims: C8-076."""
         trace: list[str] = []
         executor = self.executor(safe("a"), run=self.pipeline(trace))
         self.assertEqual([result.content for result in await executor.results()], ["VALUE"])
         self.assertEqual(trace, list(PIPELINE_STEPS))
 
     async def test_a_step_that_refuses_stops_the_later_ones(self) -> None:
-        """The call is not made, and a refused command ends no sibling.
-
-        Claims: C8-028, C8-076.
-        """
+        """The call is not made, and a refused command ends no sibling. Claims: C8-028, C8-076."""
         for number, name in enumerate(PIPELINE_STEPS[:5]):
             with self.subTest(step=name):
                 trace: list[str] = []

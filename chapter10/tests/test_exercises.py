@@ -70,10 +70,7 @@ class TheBook(unittest.TestCase):
     """Fourteen exercises, complete."""
 
     def test_there_are_fourteen_of_three_kinds(self) -> None:
-        """Five conceptual, six coding, three design exercises, with the numbers of the chapter.
-
-        Claims: C10-313.
-        """
+        """Five conceptual, six coding, three design exercises, with the numbers of the chapter. Claims: C10-313."""
         kinds = {number: exercise.kind for number, exercise in EXERCISES.items()}
         self.assertEqual(list(kinds), list(range(1, 15)))
         self.assertEqual([n for n, kind in kinds.items() if kind == CONCEPT], [1, 2, 3, 4, 5])
@@ -81,10 +78,7 @@ class TheBook(unittest.TestCase):
         self.assertEqual([n for n, kind in kinds.items() if kind == DESIGN], [12, 13, 14])
 
     def test_each_has_a_claim_three_hints_a_stub_and_an_answer(self) -> None:
-        """In both languages; hints never show code that could be copied.
-
-        Claims: C10-313.
-        """
+        """In both languages; hints never show code that could be copied. Claims: C10-313."""
         for number, exercise in EXERCISES.items():
             with self.subTest(exercise=number):
                 self.assertEqual(exercise.claim, f"C10-{298 + number}")
@@ -137,10 +131,7 @@ class TheBook(unittest.TestCase):
         self.assertIn("600、400、200", fourth)
 
     def test_a_design_answer_has_two_designs_a_wrong_one_and_five_scenes(self) -> None:
-        """Each scene names the command that shows it.
-
-        Claims: C10-310, C10-311, C10-312.
-        """
+        """Each scene names the command that shows it. Claims: C10-310, C10-311, C10-312."""
         for exercise in PROSE:
             if exercise.kind == DESIGN:
                 with self.subTest(exercise=exercise.number):
@@ -191,19 +182,13 @@ class TheChecks(unittest.TestCase):
     """Each stub is unsolved, each answer passes, each known-wrong file fails where it says."""
 
     def test_every_stub_is_not_started(self) -> None:
-        """Also when somebody changed a blank in it, so it is not only the same text.
-
-        Claims: C10-313.
-        """
+        """Also when somebody changed a blank in it, so it is not only the same text. Claims: C10-313."""
         for exercise in CODING:
             with self.subTest(exercise=exercise.number):
                 self.assertEqual(judge(exercise.number, exercise.stub), Verdict(NOT_STARTED))
 
     def test_every_answer_passes(self) -> None:
-        """All checks, in order.
-
-        Claims: C10-304, C10-305, C10-306, C10-307, C10-308, C10-309, C10-313.
-        """
+        """All checks, in order. Claims: C10-304, C10-305, C10-306, C10-307, C10-308, C10-309, C10-313."""
         for exercise in CODING:
             with self.subTest(exercise=exercise.number):
                 names = tuple(check.name for check in CHECKS[exercise.number])
@@ -253,10 +238,7 @@ class TheChecks(unittest.TestCase):
         self.assertEqual(never, [])
 
     def test_a_schedule_that_goes_wrong_is_drawn(self) -> None:
-        """The shortest one, in two lanes: for a claim that reads first, four statements.
-
-        Claims: C10-309.
-        """
+        """The shortest one, in two lanes: for a claim that reads first, four statements. Claims: C10-309."""
         lanes = wrong_verdicts()["ex11_read_then_write.py"][1].failure
         assert lanes is not None
         rows = lanes.lanes.splitlines()
@@ -265,19 +247,13 @@ class TheChecks(unittest.TestCase):
         self.assertIn("<- both have it", rows[-1])
 
     def test_a_deadlock_is_drawn(self) -> None:
-        """Two deferred transactions that both read, and then neither can write.
-
-        Claims: C10-309.
-        """
+        """Two deferred transactions that both read, and then neither can write. Claims: C10-309."""
         failure = wrong_verdicts()["ex11_deferred.py"][1].failure
         assert failure is not None
         self.assertIn("neither can go on", failure.lanes)
 
     def test_reads_that_go_wrong_are_drawn(self) -> None:
-        """In lanes of the calls.
-
-        Claims: C10-306.
-        """
+        """In lanes of the calls. Claims: C10-306."""
         for name in ("ex08_everything_at_once.py", "ex08_order_of_completion.py", "ex08_swallows_the_cancel.py"):
             failure = wrong_verdicts()[name][1].failure
             assert failure is not None
@@ -395,10 +371,7 @@ class TheJudge(FolderTestCase):
         self.assertEqual(self.judged((head + text_of(EXERCISES[9].answer)).encode("utf-8")).status, PASSED)
 
     def test_reads_that_wait_for_nothing_are_stuck_and_do_not_hang(self) -> None:
-        """No time passes: the function is told that what it waits for will not come.
-
-        Claims: C10-306.
-        """
+        """No time passes: the function is told that what it waits for will not come. Claims: C10-306."""
         waiting = "import asyncio\nasync def read_all(calls, read, limit):\n    await asyncio.Event().wait()\n"
         failure = self.judged(waiting.encode(), 8).failure
         assert failure is not None
@@ -450,10 +423,7 @@ class EveryOrder(unittest.TestCase):
         return every_order(prepare, calls * (2 // len(calls)), judge_by or (lambda database, returned: ""))
 
     def test_the_number_of_orders_is_the_number_there_is(self) -> None:
-        """Two statements against two: six; three against three: twenty.
-
-        Claims: C10-297.
-        """
+        """Two statements against two: six; three against three: twenty. Claims: C10-297."""
 
         def statements(count: int, connection: Connection) -> None:
             for _ in range(count):
@@ -464,10 +434,7 @@ class EveryOrder(unittest.TestCase):
                 self.assertEqual(self.tried(partial(statements, count)), (orders, None))
 
     def test_a_lost_update_is_found_and_a_guarded_one_is_not_lost(self) -> None:
-        """Read, then write: four of six orders lose one; one statement: none.
-
-        Claims: C10-297, C10-309.
-        """
+        """Read, then write: four of six orders lose one; one statement: none. Claims: C10-297, C10-309."""
         lost: list[str] = []
 
         def total(database: sqlite3.Connection, returned: tuple[Any, ...]) -> str:
@@ -488,10 +455,7 @@ class EveryOrder(unittest.TestCase):
         self.assertEqual((count, bad), (2, None))
 
     def test_a_worker_waits_for_the_lock_and_goes_on(self) -> None:
-        """With BEGIN IMMEDIATE around it nothing is lost, and nobody is stuck.
-
-        Claims: C10-297, C10-309.
-        """
+        """With BEGIN IMMEDIATE around it nothing is lost, and nobody is stuck. Claims: C10-297, C10-309."""
 
         def locked(connection: Connection) -> None:
             connection.execute("BEGIN IMMEDIATE")

@@ -132,10 +132,7 @@ class KeyTest(StoreTestCase):
     """What names an intent."""
 
     def test_each_business_field_changes_the_key_and_nothing_else_does(self) -> None:
-        """User, action, target and arguments make the key; their order does not.
-
-        Claims: I4-035, I4-002, I4-040.
-        """
+        """User, action, target and arguments make the key; their order does not. Claims: I4-035, I4-002, I4-040."""
         keys = {intent_key("payments", {**ORDER, name: "other"}) for name in ORDER}
         keys.add(intent_key("payments", ORDER))
 
@@ -145,10 +142,7 @@ class KeyTest(StoreTestCase):
         self.assertEqual(make_intent("payments", ORDER), make_intent("payments", ORDER, fields=list(ORDER)))
 
     def test_parts_of_a_briefing_key_are_joined_unambiguously(self) -> None:
-        """Task, path and content hash make the key, and no two ways of cutting a text meet.
-
-        Claims: T6-028.
-        """
+        """Task, path and content hash make the key, and no two ways of cutting a text meet. Claims: T6-028."""
 
         def key(task: str, path: str, content: str) -> str:
             return intent_key("briefings", {"task_id": task, "path": path, "content_hash": content})
@@ -171,10 +165,7 @@ class KeyTest(StoreTestCase):
         self.assertEqual({"namespace", "fields"}, set(inspect.signature(intent_key).parameters))
 
     def test_the_document_key_has_the_bytes_of_the_document(self) -> None:
-        """Its form is recomputed here from its description, also for text that is not ASCII.
-
-        Claims: I4-040.
-        """
+        """Its form is recomputed here from its description, also for text that is not ASCII. Claims: I4-040."""
         for intent in (ORDER, {"b": 1, "a": [True, None, "x"]}, {"月": "八"}):
             text = json.dumps(intent, sort_keys=True, separators=(",", ":"))
             expected = "idem:payments:" + hashlib.sha256(text.encode()).hexdigest()[:32]
@@ -194,10 +185,7 @@ class KeyTest(StoreTestCase):
             self.assert_code("bad_input", partial(intent_key, "n", bad))
 
     def test_namespaces_and_owners_do_not_touch_each_other(self) -> None:
-        """Columns keep them apart where joined text would let `a:b` + `c` meet `a` + `b:c` (I11).
-
-        Claims: I4-049.
-        """
+        """Columns keep them apart where joined text would let `a:b` + `c` meet `a` + `b:c` (I11). Claims: I4-049."""
         runs = []
         names = [("a", "b", "c"), ("a:b", "-", "c"), ("a", "-", "b:c"), ("查询订单", "-", "c"), ("取消订单", "-", "c")]
         for namespace, owner, key in names:
@@ -207,10 +195,7 @@ class KeyTest(StoreTestCase):
         self.assertEqual([Claim] * 5, runs)
 
     def test_same_key_with_other_arguments_is_a_conflict_in_every_state(self) -> None:
-        """Neither run nor replayed (X-08).
-
-        Claims: I4-035.
-        """
+        """Neither run nor replayed (X-08). Claims: I4-035."""
         what = make_intent("payments", ORDER, fields=["user_id", "target_id"])
         again = make_intent("payments", {**ORDER, "cents": 2000}, fields=("target_id", "user_id"))
         self.assertEqual(what.key, again.key)
@@ -256,10 +241,7 @@ class LifeTest(StoreTestCase):
         self.assertEqual(("absent", 0), (self.state(), bank.calls))
 
     def test_a_result_lives_from_its_completion_to_its_end_and_not_longer(self) -> None:
-        """Equal to the end is outlived; then the same intent is a new one.
-
-        Claims: I4-036, I4-037, I4-046, I4-039.
-        """
+        """Equal to the end is outlived; then the same intent is a new one. Claims: I4-036, I4-037, I4-046, I4-039."""
         store = self.open(lifetimes={"payments": QUERY})
         what = make_intent("payments", ORDER)
         claim = self.claimed(what, store=store)
@@ -293,10 +275,7 @@ class LifeTest(StoreTestCase):
         self.assertEqual([Claim] * 2, [type(store.claim(what)) for what in (valueless, refused)])
 
     def test_the_sweeper_removes_outlived_results_and_nothing_else(self) -> None:
-        """In progress, unknown and live results stay, whatever their age.
-
-        Claims: I4-037.
-        """
+        """In progress, unknown and live results stay, whatever their age. Claims: I4-037."""
         store = self.open(lifetimes={"payments": QUERY})
         names = ["running", "doubt", "old", "failed", "young"]
         claims: dict[str, Any] = {}
@@ -315,10 +294,7 @@ class LifeTest(StoreTestCase):
         self.assertEqual([("doubt",), ("running",), ("young",)], kept)
 
     def test_a_shorter_lifetime_than_the_declared_one_is_kept_and_a_longer_one_is_not(self) -> None:
-        """Between twice the retry window and what the namespace says the caller chooses.
-
-        Claims: I4-038.
-        """
+        """Between twice the retry window and what the namespace says the caller chooses. Claims: I4-038."""
         store = self.open(lifetimes={"payments": Lifetime(100, 600)})
         self.assert_code("ttl_too_short", lambda: store.claim(make_intent("payments", ORDER), ttl_s=199))
         for ttl_s, lived in ((200, 200), (600, 600), (601, 600)):
@@ -342,10 +318,7 @@ class LifeTest(StoreTestCase):
             store.close()
 
     def test_a_restart_forgets_nothing(self) -> None:
-        """A second store on the file replays what the first one stored.
-
-        Claims: I4-037, T6-034.
-        """
+        """A second store on the file replays what the first one stored. Claims: I4-037, T6-034."""
         bank = Bank()
         first = self.once(bank.charge)
         self.store.close()
@@ -354,10 +327,7 @@ class LifeTest(StoreTestCase):
         self.assertEqual(1, bank.calls)
 
     def test_a_lease_is_short_where_the_result_is_long(self) -> None:
-        """A killed holder blocks for its lease and not for a day (bug 11).
-
-        Claims: I4-048.
-        """
+        """A killed holder blocks for its lease and not for a day (bug 11). Claims: I4-048."""
         for repeatable, expected in ((True, Claim), (False, Record)):
             what = make_intent("payments", ORDER, key=f"killed-{repeatable}")
             self.store.claim(what, lease_s=2, repeatable=repeatable)
@@ -369,10 +339,7 @@ class LifeTest(StoreTestCase):
         self.assertEqual("unknown", self.store.look(what).state)
 
     def test_zero_time_left_is_refused_before_the_claim(self) -> None:
-        """0 is exhausted and None is no limit; no row is left behind (bug 12).
-
-        Claims: I4-102.
-        """
+        """0 is exhausted and None is no limit; no row is left behind (bug 12). Claims: I4-102."""
         bank = Bank()
         self.assert_code("budget_exhausted", lambda: self.once(bank.charge, remaining=lambda: 0))
         self.assert_code("bad_input", lambda: self.once(bank.charge, remaining=lambda: float("nan")))
@@ -401,10 +368,7 @@ class OutcomeTest(StoreTestCase):
         self.assertTrue(inspect.iscoroutinefunction(IdempotencyStore.execute_once))
 
     def test_a_lost_answer_makes_a_doubt_and_no_second_charge(self) -> None:
-        """Its own error comes out, and the key stays taken.
-
-        Claims: I4-050, I4-047, T6-032.
-        """
+        """Its own error comes out, and the key stays taken. Claims: I4-050, I4-047, T6-032."""
         for lost in (TimeoutError(), ConnectionResetError(), RuntimeError("boom")):
             bank = Bank(lost)
             intent = {**ORDER, "case": type(lost).__name__}
@@ -416,10 +380,7 @@ class OutcomeTest(StoreTestCase):
             self.assertEqual((-1000, "unknown"), (bank.balance, self.state(intent)))
 
     def test_what_surely_did_nothing_frees_the_key(self) -> None:
-        """A refused connection may be tried again at once, as an own class or a declared one.
-
-        Claims: I4-047.
-        """
+        """A refused connection may be tried again at once, as an own class or a declared one. Claims: I4-047."""
         store = self.open(not_executed=(ConnectionRefusedError,))
         for nothing in (NotExecuted("connect_failed"), ConnectionRefusedError()):
             bank = Bank(nothing)
@@ -431,10 +392,7 @@ class OutcomeTest(StoreTestCase):
         self.assertEqual(2, bank.calls)
 
     def test_any_error_of_a_repeatable_call_frees_the_key(self) -> None:
-        """A read, or a tool that hands the key downstream, is run again.
-
-        Claims: I4-047, T6-032.
-        """
+        """A read, or a tool that hands the key downstream, is run again. Claims: I4-047, T6-032."""
         bank = Bank(TimeoutError())
         with self.assertRaises(TimeoutError):
             self.once(bank.charge, repeatable=True)
@@ -443,10 +401,7 @@ class OutcomeTest(StoreTestCase):
         self.assertEqual((2, "completed"), (bank.calls, self.state()))
 
     def test_a_final_refusal_is_stored_and_replayed(self) -> None:
-        """A declined card stays declined without asking again.
-
-        Claims: I4-005.
-        """
+        """A declined card stays declined without asking again. Claims: I4-005."""
         bank = Bank(FailedFinal("declined", {"why": "limit"}))
         for _ in range(2):
             with self.assertRaises(FailedFinal) as caught:
@@ -456,10 +411,7 @@ class OutcomeTest(StoreTestCase):
         self.assertEqual((1, "failed_final"), (bank.calls, self.state()))
 
     def test_a_value_that_cannot_be_stored_does_not_free_the_key(self) -> None:
-        """The caller has it, and everybody after is told that it was done.
-
-        Claims: I4-046.
-        """
+        """The caller has it, and everybody after is told that it was done. Claims: I4-046."""
         for n, value in enumerate((object(), {1: 2}, "x" * MAX_RESULT_BYTES, float("nan"), "\ud800")):
             bank = Bank(value)
             self.assertIs(value, self.once(bank.charge, {**ORDER, "n": n}))
@@ -468,10 +420,7 @@ class OutcomeTest(StoreTestCase):
             self.assertEqual((1, "completed"), (bank.calls, self.state({**ORDER, "n": n})))
 
     def test_a_machine_that_fails_to_save_does_not_make_a_second_charge(self) -> None:
-        """The caller gets the value with the error; the end of the lease makes a doubt (I2).
-
-        Claims: I4-046, I4-050.
-        """
+        """The caller gets the value with the error; the end of the lease makes a doubt (I2). Claims: I4-046, I4-050."""
         bank = Bank()
 
         async def charge_and_fill_the_disk() -> Any:
@@ -507,10 +456,7 @@ class OutcomeTest(StoreTestCase):
                 self.assertEqual(expected, self.state(intent))
 
     def test_a_call_that_surely_did_not_start_frees_the_key(self) -> None:
-        """An interrupt between the claim and the function leaves nothing behind.
-
-        Claims: I4-048.
-        """
+        """An interrupt between the claim and the function leaves nothing behind. Claims: I4-048."""
         bank = Bank()
         store = self.open(call_later=mock.Mock(side_effect=KeyboardInterrupt))
         with self.assertRaises(KeyboardInterrupt):
@@ -518,10 +464,7 @@ class OutcomeTest(StoreTestCase):
         self.assertEqual((0, "absent"), (bank.calls, self.state()))
 
     def test_falsy_results_are_replayed(self) -> None:
-        """Presence is the state, and not the truth of the value.
-
-        Claims: I4-045.
-        """
+        """Presence is the state, and not the truth of the value. Claims: I4-045."""
         values: list[Any] = [None, 0, False, "", [], {}]
         for value in values:
             calls: list[int] = []
@@ -535,10 +478,7 @@ class OutcomeTest(StoreTestCase):
             self.assertEqual([1], calls)
 
     def test_the_second_caller_is_told_what_is_in_progress_and_for_how_long(self) -> None:
-        """The error has the key and a hint.
-
-        Claims: I4-044.
-        """
+        """The error has the key and a hint. Claims: I4-044."""
 
         async def two() -> Any:
             release = asyncio.Event()
@@ -593,10 +533,7 @@ class OutcomeTest(StoreTestCase):
         self.assertEqual((InProgressError, 1), (type(end), calls))
 
     def test_a_caller_waits_as_long_as_it_said_and_only_if_it_said_so(self) -> None:
-        """A look each tenth of a second and one at the end; without `wait_s` none at all.
-
-        Claims: I4-044.
-        """
+        """A look each tenth of a second and one at the end; without `wait_s` none at all. Claims: I4-044."""
         self.store.claim(make_intent("payments", ORDER))
         for more, slept in (({}, []), ({"wait_s": 0}, []), ({"wait_s": 0.25}, [0.1, 0.1, 0.05])):
             self.clock.slept.clear()
@@ -605,10 +542,7 @@ class OutcomeTest(StoreTestCase):
             self.assertEqual(slept, [round(pause, 6) for pause in self.clock.slept])
 
     def test_the_error_of_the_call_comes_out_when_the_machine_fails_too(self) -> None:
-        """The doubt could not be stored, and the end of the lease makes it.
-
-        Claims: I4-048, I4-050.
-        """
+        """The doubt could not be stored, and the end of the lease makes it. Claims: I4-048, I4-050."""
 
         async def charge_and_break() -> Any:
             self.store.db.execute("PRAGMA query_only=ON")
@@ -623,10 +557,7 @@ class OutcomeTest(StoreTestCase):
         self.assertEqual("unknown", self.state())
 
     def test_a_waiter_takes_over_when_the_lease_it_waits_for_ends(self) -> None:
-        """A repeatable call goes on within its waiting time; any other becomes a doubt.
-
-        Claims: I4-044, I4-048.
-        """
+        """A repeatable call goes on within its waiting time; any other becomes a doubt. Claims: I4-044, I4-048."""
         for repeatable in (True, False):
             intent = {**ORDER, "repeatable": repeatable}
             self.store.claim(make_intent("payments", intent), lease_s=2, repeatable=repeatable)
@@ -639,10 +570,7 @@ class OutcomeTest(StoreTestCase):
             self.clock.slept.clear()
 
     def test_waiting_ends_with_the_budget(self) -> None:
-        """A waiter whose time runs out is refused and runs nothing.
-
-        Claims: I4-102.
-        """
+        """A waiter whose time runs out is refused and runs nothing. Claims: I4-102."""
         self.store.claim(make_intent("payments", ORDER), lease_s=1000)
         end = self.clock() + 0.25
         error = self.assert_code(
@@ -682,10 +610,7 @@ class OutcomeTest(StoreTestCase):
             self.assertEqual((value, calls, [1]), (end, bank.calls, asked))
 
     def test_nobody_is_asked_about_what_is_known(self) -> None:
-        """A probe is for a doubt: what is at work, done or refused is told without it.
-
-        Claims: I4-050.
-        """
+        """A probe is for a doubt: what is at work, done or refused is told without it. Claims: I4-050."""
         asked: list[int] = []
 
         async def probe() -> Verdict:
@@ -707,10 +632,7 @@ class OutcomeTest(StoreTestCase):
         self.assertEqual((["in_progress", "declined"], []), (states, asked))
 
     def test_an_answer_that_is_no_verdict_is_not_taken_for_one(self) -> None:
-        """The probe is wrong, and that comes out; the doubt stands and nothing is run.
-
-        Claims: I4-050.
-        """
+        """The probe is wrong, and that comes out; the doubt stands and nothing is run. Claims: I4-050."""
         bank = Bank(TimeoutError())
         with self.assertRaises(TimeoutError):
             self.once(bank.charge)
@@ -744,10 +666,7 @@ class OutcomeTest(StoreTestCase):
         self.assertEqual((1, "absent"), (bank.calls, self.state()))
 
     def test_a_person_settles_only_what_was_looked_at(self) -> None:
-        """The fence of the look has to be the record's; a settled record is not settled again.
-
-        Claims: I4-050.
-        """
+        """The fence of the look has to be the record's; a settled record is not settled again. Claims: I4-050."""
         what = make_intent("payments", ORDER)
         claim = self.claimed(what, lease_s=5)
         self.assert_code("not_unknown", lambda: self.store.settle(what, Verdict("not_done"), fence=claim.fence))
@@ -789,10 +708,7 @@ class OutcomeTest(StoreTestCase):
         self.assertEqual([told] * 3, [store.look(dead), self.store.claim(dead), store.look(dead)])
 
     def test_a_stale_probe_does_not_free_a_newer_claim(self) -> None:
-        """Two callers ask at once; the slower answer finds another fence and decides nothing.
-
-        Claims: I4-043.
-        """
+        """Two callers ask at once; the slower answer finds another fence and decides nothing. Claims: I4-043."""
         bank = Bank(TimeoutError())
         with self.assertRaises(TimeoutError):
             self.once(bank.charge)
@@ -808,10 +724,7 @@ class OutcomeTest(StoreTestCase):
         self.assertEqual(2, bank.calls)
 
     def test_an_irreversible_call_is_not_taken_over_when_its_lease_ends(self) -> None:
-        """A takeover needs both callers to call it repeatable (I6).
-
-        Claims: I4-048, I4-050.
-        """
+        """A takeover needs both callers to call it repeatable (I6). Claims: I4-048, I4-050."""
         for first, second in itertools.product((True, False), repeat=2):
             expected = Claim if first and second else Record
             what = make_intent("payments", ORDER, key=f"{first}-{second}")
@@ -821,10 +734,7 @@ class OutcomeTest(StoreTestCase):
             self.assertEqual(expected, type(self.store.claim(what, repeatable=second)))
 
     def test_the_same_key_goes_downstream_on_every_attempt(self) -> None:
-        """The other side sees one key on first send, repeat and compensation lookup.
-
-        Claims: I4-095.
-        """
+        """The other side sees one key on first send, repeat and compensation lookup. Claims: I4-095."""
         seen: list[str] = []
         key = intent_key("payments", ORDER)
 
@@ -856,10 +766,7 @@ class LeaseTest(StoreTestCase):
         return first, second
 
     def test_a_late_holder_changes_nothing_of_its_successor(self) -> None:
-        """Complete, fail, release, doubt and renew all ask for the fence (I4, I5, bug 10).
-
-        Claims: I4-043.
-        """
+        """Complete, fail, release, doubt and renew all ask for the fence (I4, I5, bug 10). Claims: I4-043."""
         first, second = self.taken_over()
         before = self.store.look(self.what)
         for late in (
@@ -930,10 +837,7 @@ class LeaseTest(StoreTestCase):
             self.assertNotEqual(before, self.store.db.execute("SELECT * FROM idempotency").fetchall(), name)
 
     def test_a_fence_does_not_come_back_after_a_release(self) -> None:
-        """The holder from before a release is not mistaken for the one after it.
-
-        Claims: I4-043.
-        """
+        """The holder from before a release is not mistaken for the one after it. Claims: I4-043."""
         first = self.claimed(self.what)
         self.store.release(first)
         second = self.claimed(self.what)
@@ -1121,10 +1025,7 @@ class TransactionTest(StoreTestCase):
             self.assert_code("no_transaction", call)
 
     def test_an_operation_that_wants_to_be_awaited_is_refused(self) -> None:
-        """Nothing is awaited while the write lock is held, and the refusal rolls back.
-
-        Claims: I4-101.
-        """
+        """Nothing is awaited while the write lock is held, and the refusal rolls back. Claims: I4-101."""
 
         async def elsewhere() -> None:
             """Never started."""
@@ -1229,10 +1130,7 @@ class RunOnceTest(StoreTestCase):
         self.assertEqual(["self", "key", "operation"], list(parameters)[:3])
 
     def test_a_false_ok_and_an_exception_of_a_read_are_not_stored(self) -> None:
-        """The next call runs, and the third replays what that one said.
-
-        Claims: T6-030, T6-031, T6-032.
-        """
+        """The next call runs, and the third replays what that one said. Claims: T6-030, T6-031, T6-032."""
         done = {"ok": True}
         self.assertEqual([{"ok": False}, done, done, 2], self.run_twice({"ok": False}, done))
         self.store.db.execute("DELETE FROM idempotency")
@@ -1250,10 +1148,7 @@ class RunOnceTest(StoreTestCase):
             self.assertEqual([told, "OutcomeUnknown", 1], self.run_twice(answer))
 
     def test_another_operation_under_the_same_key_is_a_conflict(self) -> None:
-        """Where arguments are given they are compared (X-08).
-
-        Claims: T6-030.
-        """
+        """Where arguments are given they are compared (X-08). Claims: T6-030."""
         self.store.run_once("k", lambda: {"ok": True}, arguments={"path": "a"})
 
         self.assert_code("key_conflict", lambda: self.store.run_once("k", dict, arguments={"path": "b"}))

@@ -186,10 +186,7 @@ class RecordTest(OutboxTestCase):
         self.assert_code("bad_input", lambda: OutboxWriter(other, self.outbox))
 
     def test_a_failure_at_any_step_leaves_neither(self) -> None:
-        """Before, in and after the business write, and in the insert of the message.
-
-        Claims: I4-054, I4-061.
-        """
+        """Before, in and after the business write, and in the insert of the message. Claims: I4-054, I4-061."""
 
         def fails_late(db: sqlite3.Connection) -> None:
             self.charge(db)
@@ -206,29 +203,20 @@ class RecordTest(OutboxTestCase):
         self.assertEqual((0, 0), self.counts())
 
     def test_outside_a_transaction_nothing_is_recorded(self) -> None:
-        """A message that no rollback could take back is refused.
-
-        Claims: I4-054, I4-061.
-        """
+        """A message that no rollback could take back is refused. Claims: I4-054, I4-061."""
         db = self.database.connection
         self.assert_code("no_transaction", lambda: self.outbox.record(db, "payments", {}, event_id="e"))
         self.assertEqual((0, 0), self.counts())
 
     def test_a_business_function_is_not_awaited_under_the_lock(self) -> None:
-        """No network inside: a coroutine function is refused, never started, and rolled back.
-
-        Claims: I4-101.
-        """
+        """No network inside: a coroutine function is refused, never started, and rolled back. Claims: I4-101."""
 
         for business in self.awaited():
             self.assert_code("bad_input", partial(self.do, business))
         self.assertEqual((0, 0), self.counts())
 
     def test_a_repeat_after_an_unclear_commit_is_the_same_event(self) -> None:
-        """The business write does not happen again either.
-
-        Claims: I4-061.
-        """
+        """The business write does not happen again either. Claims: I4-061."""
         event_id = self.do(self.charge)
         self.assertEqual(event_id, self.do(self.charge))
         self.assert_code("event_conflict", lambda: self.do(self.charge, event_id=event_id, ordering_key="k"))
@@ -432,10 +420,7 @@ class RelayTest(OutboxTestCase):
     """Claim, send, mark."""
 
     def test_a_pass_sends_in_id_order_with_topic_payload_and_event_id(self) -> None:
-        """The calls of one pass, as the document has them, and nothing is sent twice.
-
-        Claims: I4-056, I4-064.
-        """
+        """The calls of one pass, as the document has them, and nothing is sent twice. Claims: I4-056, I4-064."""
         seen: list[Any] = []
 
         async def send(topic: str, payload: str, *, key: str) -> None:
@@ -450,19 +435,13 @@ class RelayTest(OutboxTestCase):
         self.assertEqual((100, 1.0), (BATCH_LIMIT, INTERVAL_S))
 
     def test_two_hundred_and_fifty_rows_are_three_batches(self) -> None:
-        """100, 100, 50.
-
-        Claims: I4-057.
-        """
+        """100, 100, 50. Claims: I4-057."""
         self.record(*(f"e{n}" for n in range(250)))
 
         self.assertEqual([100, 100, 50, 0], [report.sent for report in self.passes(4)])
 
     def test_one_refused_message_stops_no_other(self) -> None:
-        """The second fails: the first and the third are out, the second has a retry record.
-
-        Claims: I4-058.
-        """
+        """The second fails: the first and the third are out, the second has a retry record. Claims: I4-058."""
         self.receiver.refuses["b"] = RuntimeError("secret text")
         self.record("a", "b", "c")
         self.passes(1)
@@ -475,10 +454,7 @@ class RelayTest(OutboxTestCase):
         )
 
     def test_a_relay_that_dies_after_sending_sends_again(self) -> None:
-        """At least once: twice in total, after the lease and not before.
-
-        Claims: I4-059.
-        """
+        """At least once: twice in total, after the lease and not before. Claims: I4-059."""
         self.record("a")
         batch = self.claimed(lease_s=5)
         asyncio.run(self.receiver.send("payments", "", key="a"))
@@ -491,10 +467,7 @@ class RelayTest(OutboxTestCase):
         self.assertEqual(PassReport(claimed=1, lost=1), self.outbox.mark(batch, [Verdict(batch.messages[0], "sent")]))
 
     def test_two_relays_share_the_rows(self) -> None:
-        """Ten rows are sent ten times (O2).
-
-        Claims: I4-059.
-        """
+        """Ten rows are sent ten times (O2). Claims: I4-059."""
         self.record(*(f"e{n}" for n in range(10)))
         relays = [self.relay(self.open(), limit=3), self.relay(self.open(), limit=3)]
         for _ in range(4):
@@ -553,10 +526,7 @@ class RelayTest(OutboxTestCase):
         self.assertEqual((10.0, 30.0), (low(10_000), high(10_000)))
 
     def test_an_outage_costs_nobody_an_attempt(self) -> None:
-        """1000 rows, 60 s without a transport: few probes, nothing dead, all delivered (O4, bug 18).
-
-        Claims: I4-066.
-        """
+        """1000 rows, 60 s without a transport: few probes, nothing dead, all delivered (O4, bug 18). Claims: I4-066."""
         self.record(*(f"e{n}" for n in range(1000)))
         relay = self.relay(self.open(max_attempts=5), pause=growing_delay(max_s=30, random=lambda: 0.5))
         self.receiver.down = True
@@ -570,10 +540,7 @@ class RelayTest(OutboxTestCase):
         self.assertEqual((0,), self.database.row("SELECT max(attempts) FROM outbox"))
 
     def test_a_mark_that_fails_is_no_failed_delivery(self) -> None:
-        """It is stored before the next claim, without an attempt and without a second send (O3).
-
-        Claims: I4-059.
-        """
+        """It is stored before the next claim, without an attempt and without a second send (O3). Claims: I4-059."""
 
         async def send_and_lose_the_disk(topic: str, payload: str, *, key: str) -> None:
             self.receiver.got.append(key)
@@ -592,10 +559,7 @@ class RelayTest(OutboxTestCase):
         self.assertEqual(("sent", 0, None, ["e"]), told)
 
     def test_the_loop_survives_a_failed_pass_and_sleeps_only_when_idle(self) -> None:
-        """Two passes fail, then 150 rows go out without a sleep between (O5).
-
-        Claims: I4-056, I4-062.
-        """
+        """Two passes fail, then 150 rows go out without a sleep between (O5). Claims: I4-056, I4-062."""
         self.record(*(f"e{n}" for n in range(150)))
         errors: list[str] = []
         slept_when: list[int] = []
@@ -883,10 +847,7 @@ class RelayTest(OutboxTestCase):
         self.assertFalse(self.outbox.has_time(batch))
 
     def test_nothing_is_sent_after_the_lease(self) -> None:
-        """A slow receiver uses the lease up; the rest is given back for another relay.
-
-        Claims: I4-059.
-        """
+        """A slow receiver uses the lease up; the rest is given back for another relay. Claims: I4-059."""
 
         async def slow(topic: str, payload: str, *, key: str) -> None:
             self.receiver.got.append(key)
@@ -898,10 +859,7 @@ class RelayTest(OutboxTestCase):
         self.assertEqual((["a", "b"], 2, 1), (self.receiver.got, report.sent, report.given_back))
 
     def test_a_caller_waits_for_the_delivery_and_the_row_is_the_truth(self) -> None:
-        """It resolves after the relay's mark, not after the send, and gives up with its time (O12).
-
-        Claims: I4-063.
-        """
+        """It resolves after the relay's mark, not after the send, and gives up with its time (O12). Claims: I4-063."""
         self.record("e")
 
         async def run() -> list[str]:
@@ -926,10 +884,7 @@ class RelayTest(OutboxTestCase):
         self.assertEqual([1.0, 1.0, 0.5], self.clock.slept)
 
     def test_a_delivery_by_another_relay_is_seen_too(self) -> None:
-        """It reads the row and does not hear of its own process only (O12).
-
-        Claims: I4-063.
-        """
+        """It reads the row and does not hear of its own process only (O12). Claims: I4-063."""
 
         async def run() -> list[str]:
             self.record("here", "there")
@@ -941,10 +896,7 @@ class RelayTest(OutboxTestCase):
         self.assertEqual(["sent", "sent"], asyncio.run(run()))
 
     def test_times_are_numbers_of_one_clock(self) -> None:
-        """Recorded east of here and due at once: a naive text would be due eight hours later (O8).
-
-        Claims: I4-055.
-        """
+        """Recorded east of here and due at once: a naive text would be due eight hours later (O8). Claims: I4-055."""
         noon = datetime.datetime(2026, 8, 1, 12, tzinfo=datetime.UTC)
         east = noon.astimezone(datetime.timezone(datetime.timedelta(hours=8)))
         self.clock.now = east.timestamp()
@@ -959,10 +911,7 @@ class OrderTest(OutboxTestCase):
     """Turns, priorities, compensations."""
 
     def test_order_within_a_key_survives_a_retry(self) -> None:
-        """The refund waits for its charge while other keys go on (O6, bug 20).
-
-        Claims: I4-064.
-        """
+        """The refund waits for its charge while other keys go on (O6, bug 20). Claims: I4-064."""
         self.record("charge", ordering_key="order-7")
         self.record("refund", ordering_key="order-7", compensates="charge")
         self.record("other", ordering_key="order-8")
@@ -1008,10 +957,7 @@ class OrderTest(OutboxTestCase):
             self.database.connection.execute("DELETE FROM outbox")
 
     def test_a_higher_priority_goes_first_between_keys_and_waiting_lifts_the_low(self) -> None:
-        """One level is worth a minute: an older low row beats a newer high one after that.
-
-        Claims: I4-064.
-        """
+        """One level is worth a minute: an older low row beats a newer high one after that. Claims: I4-064."""
         self.record("low", ordering_key="a")
         self.record("high", ordering_key="b", priority=1)
         self.record("behind-low", ordering_key="a", priority=9)
@@ -1028,10 +974,7 @@ class OrderTest(OutboxTestCase):
         self.assertEqual(["newer", "old", "new"], self.receiver.got)
 
     def test_a_dead_first_row_blocks_its_key_or_is_skipped_by_the_stated_rule(self) -> None:
-        """Other keys go on in both cases; a person's replay or discard ends the block.
-
-        Claims: I4-064, I4-066.
-        """
+        """Other keys go on in both cases; a person's replay or discard ends the block. Claims: I4-064, I4-066."""
         for rule, got in (("block", ["x"]), ("skip", ["x", "second"])):
             outbox = self.open(when_dead=rule)
             self.record("first", "second", outbox=outbox, ordering_key="k")
@@ -1048,10 +991,7 @@ class OrderTest(OutboxTestCase):
             self.database.connection.execute("DELETE FROM outbox")
 
     def test_a_discarded_row_frees_its_key(self) -> None:
-        """The next one goes; the event id stays known.
-
-        Claims: I4-066.
-        """
+        """The next one goes; the event id stays known. Claims: I4-066."""
         self.record("first", "second", ordering_key="k")
         self.receiver.refuses["first"] = PermanentRefusal("no")
         self.passes(2)
@@ -1134,10 +1074,7 @@ class UpkeepTest(OutboxTestCase):
         self.assertEqual((0, ["dead"]), (kept, self.outbox.alarms()["alarms"]))
 
     def test_a_dead_row_is_out_of_the_way_until_it_is_replayed(self) -> None:
-        """Not sent again by itself; a replay has all its attempts, and is refused past the horizon.
-
-        Claims: I4-066.
-        """
+        """Not sent again by itself; a replay has all its attempts, and is refused past the horizon. Claims: I4-066."""
         outbox = self.open(max_attempts=2, horizon_s=100)
         self.record("e", outbox=outbox)
         self.receiver.refuses["e"] = RuntimeError()
@@ -1257,20 +1194,14 @@ class ConsumerTest(OutboxTestCase):
         return int(self.database.row("SELECT count(*) FROM ledger")[0])
 
     def test_a_duplicate_has_no_second_effect(self) -> None:
-        """Each consumer has a memory of its own.
-
-        Claims: I4-060.
-        """
+        """Each consumer has a memory of its own. Claims: I4-060."""
         first, other = self.consumer(), self.consumer("mail")
 
         self.assertEqual([True, False, True], [c.handle("e", self.book) for c in (first, first, other)])
         self.assertEqual(2, self.entries())
 
     def test_effect_and_memory_are_one_transaction(self) -> None:
-        """An effect that fails is forgotten with its event, and made at the next delivery.
-
-        Claims: I4-060.
-        """
+        """An effect that fails is forgotten with its event, and made at the next delivery. Claims: I4-060."""
 
         def fails(db: sqlite3.Connection) -> None:
             self.book(db)
@@ -1284,10 +1215,7 @@ class ConsumerTest(OutboxTestCase):
         self.assertEqual(1, self.entries())
 
     def test_two_deliveries_at_once_have_one_effect(self) -> None:
-        """While one is at work the other finds the write lock held; afterwards it is known (O11).
-
-        Claims: I4-060.
-        """
+        """While one is at work the other finds the write lock held; afterwards it is known (O11). Claims: I4-060."""
 
         def meanwhile(db: sqlite3.Connection) -> None:
             with self.assertRaises(StoreError):  # the write lock is held: the other delivery waits and is busy
@@ -1300,10 +1228,7 @@ class ConsumerTest(OutboxTestCase):
         self.assertEqual(1, self.entries())
 
     def test_memory_outlives_every_redelivery(self) -> None:
-        """Three hours down, clean-up first, then a duplicate; and a replay after ten days (bug 21).
-
-        Claims: I4-060.
-        """
+        """Three hours down, clean-up first, then a duplicate; and a replay after ten days (bug 21). Claims: I4-060."""
         self.assert_code("retention_too_short", lambda: self.consumer(retention_s=300))
         consumer = self.consumer(horizon_s=HORIZON_S, retention_s=HORIZON_S)
         consumer.handle("e", self.book)
@@ -1333,10 +1258,7 @@ class ConsumerTest(OutboxTestCase):
         self.assertEqual((0, 1), (consumer.sweep(), self.entries()))
 
     def test_an_effect_is_not_awaited_under_the_lock(self) -> None:
-        """A coroutine function is refused and the event stays new.
-
-        Claims: I4-101.
-        """
+        """A coroutine function is refused and the event stays new. Claims: I4-101."""
 
         for effect in self.awaited():
             self.assert_code("bad_input", partial(self.consumer().handle, "e", effect))
@@ -1371,10 +1293,7 @@ class ConsumerTest(OutboxTestCase):
         )  # fmt: skip
 
     def test_no_module_claims_exactly_once(self) -> None:
-        """Each says what holds inside one database, and what does not outside.
-
-        Claims: I4-010, I4-052.
-        """
+        """Each says what holds inside one database, and what does not outside. Claims: I4-010, I4-052."""
         for each in (module, idempotency):
             text = inspect.getdoc(each) or ""
             self.assertIn("It gives no exactly-once", text)
@@ -1465,10 +1384,7 @@ class EveryOrderTest(unittest.TestCase):
     """Two relays on one file."""
 
     def test_no_order_of_two_relays_breaks_a_promise(self) -> None:
-        """All 840 orders of claim, send and mark of two relays and the end of a lease.
-
-        Claims: I4-059, I4-064.
-        """
+        """All 840 orders of claim, send and mark of two relays and the end of a lease. Claims: I4-059, I4-064."""
         self.assertEqual(840, len(list(interleavings(6, 3, 1))))
         self.assertIsNone(first_problem())
 

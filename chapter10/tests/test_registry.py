@@ -140,10 +140,7 @@ class Registering(RegistryTestCase):
     """What can be registered."""
 
     def test_a_spec_has_the_seven_fields_of_the_document_first(self) -> None:
-        """The order is an interface, and a spec does not change.
-
-        Claims: T6-012.
-        """
+        """The order is an interface, and a spec does not change. Claims: T6-012."""
         names = [field.name for field in dataclasses.fields(ToolSpec)][:7]
         self.assertEqual(
             names,
@@ -154,10 +151,7 @@ class Registering(RegistryTestCase):
             one.name = "other"  # type: ignore[misc]
 
     def test_there_are_three_effects(self) -> None:
-        """Another word, the catalog's `write` included, is refused.
-
-        Claims: T6-007.
-        """
+        """Another word, the catalog's `write` included, is refused. Claims: T6-007."""
         self.assertEqual(EFFECTS, ("read", "reversible_write", "irreversible_write"))
         for effect in EFFECTS:
             spec(Scripted("x"), effect)
@@ -282,10 +276,7 @@ class Registering(RegistryTestCase):
             self.assertEqual((caught.exception.code, caught.exception.field), ("invalid_tool", field))
 
     def test_the_description_comes_from_the_registered_item(self) -> None:
-        """What the model is told, what may run and the handler change together or not at all.
-
-        Claims: T6-016.
-        """
+        """What the model is told, what may run and the handler change together or not at all. Claims: T6-016."""
         old = spec(Scripted("old"), permission="orders:read", keywords=("order",))
         registry = registry_of(old)
         (hit,) = registry.catalog().search("order", {"orders:read"})
@@ -303,10 +294,7 @@ class Registering(RegistryTestCase):
         )
 
     def test_a_removed_tool_is_neither_found_nor_called(self) -> None:
-        """Both sides at once, and removing or replacing what is not there is refused.
-
-        Claims: T6-016.
-        """
+        """Both sides at once, and removing or replacing what is not there is refused. Claims: T6-016."""
         registry = registry_of(spec(Scripted("x"), keywords=("order",)))
 
         registry.remove("orders.get")
@@ -338,20 +326,14 @@ class TheDocumentsForm(RegistryTestCase):
     """`invoke_tool` and its dicts."""
 
     def test_the_call_has_three_arguments_and_a_success_two_keys(self) -> None:
-        """Registry, name, arguments; text as it is, other values as JSON.
-
-        Claims: T6-017, T6-019.
-        """
+        """Registry, name, arguments; text as it is, other values as JSON. Claims: T6-017, T6-019."""
         self.assertEqual(list(inspect.signature(invoke_tool).parameters), ["registry", "name", "arguments"])
         for value, data in (("paid", "paid"), (42, "42"), ({"b": 1, "a": None}, '{"a":null,"b":1}'), (None, "")):
             registry = registry_of(spec(Scripted(value)))
             self.assertEqual(invoke_tool(registry, "orders.get", {"order_id": "A"}), {"ok": True, "data": data})
 
     def test_an_unknown_name(self) -> None:
-        """The answer names no tool that exists.
-
-        Claims: T6-018.
-        """
+        """The answer names no tool that exists. Claims: T6-018."""
         registry = registry_of(spec(Scripted("x"), name="secret.tool"))
 
         for name in ("orders.get", "", None, 1, "secret.tool "):
@@ -388,10 +370,7 @@ class TheDocumentsForm(RegistryTestCase):
                 self.assertEqual(len(handler.calls), calls)
 
     def test_a_missing_argument_never_reaches_the_handler(self) -> None:
-        """For a read and for a write: the body is not entered.
-
-        Claims: T6-022, T6-035, T6-042.
-        """
+        """For a read and for a write: the body is not entered. Claims: T6-022, T6-035, T6-042."""
         for effect in EFFECTS:
             handler = Scripted("x")
             registry = registry_of(spec(handler, effect))
@@ -420,10 +399,7 @@ class Arguments(RegistryTestCase):
     """What reaches a handler."""
 
     def test_too_long_arguments_are_caught_before_the_handler(self) -> None:
-        """The schema's maximum, and the bound for everything.
-
-        Claims: T6-002, T6-003.
-        """
+        """The schema's maximum, and the bound for everything. Claims: T6-002, T6-003."""
         handler = Scripted("x")
 
         for order_id in ("x" * 13, "x" * 2_000_000):
@@ -455,10 +431,7 @@ class Arguments(RegistryTestCase):
         self.assertEqual([problem["path"] for problem in long["problems"]], ["/" + "~0" * 80])
 
     def test_what_a_handler_needs_is_asked_for_under_an_open_schema(self) -> None:
-        """The signature is checked before the call, not by a `TypeError` in it.
-
-        Claims: T6-022, T6-035.
-        """
+        """The signature is checked before the call, not by a `TypeError` in it. Claims: T6-022, T6-035."""
         handler = Scripted("x")
         closed = {key: value for key, value in ORDER.items() if key != "required"}
 
@@ -725,10 +698,7 @@ class Approval(RegistryTestCase):
     """What runs only when somebody has said so."""
 
     def test_an_irreversible_write_needs_an_approval(self) -> None:
-        """Without one it is not called; with one, exactly once.
-
-        Claims: T6-010, T6-042.
-        """
+        """Without one it is not called; with one, exactly once. Claims: T6-010, T6-042."""
         handler = Scripted("sent")
 
         self.assertEqual(self.call(spec(handler, "irreversible_write")), failure("approval_required"))
@@ -820,10 +790,7 @@ class Repetition(RegistryTestCase):
                 self.assertEqual(len(handler.calls), calls)
 
     def test_the_time_of_the_task_ends_the_repetitions(self) -> None:
-        """Every execution counts toward the total; the smaller of both limits wins.
-
-        Claims: T6-026, T6-036, T6-042.
-        """
+        """Every execution counts toward the total; the smaller of both limits wins. Claims: T6-026, T6-036, T6-042."""
         for total, calls in ((100.0, 3), (3.0, 3), (2.5, 3), (2.0, 2), (1.0, 1), (0.5, 1), (0.0, 0), (-1.0, 0)):
 
             async def main(loop: VirtualLoop, total: float = total, calls: int = calls) -> None:
@@ -1101,10 +1068,7 @@ class Repetition(RegistryTestCase):
 
     @virtual
     async def test_a_repeated_request_is_a_call_of_its_own(self, loop: VirtualLoop) -> None:
-        """The registry runs it again; a write carries the same key, by which its service knows it.
-
-        Claims: T6-002.
-        """
+        """The registry runs it again; a write carries the same key, by which its service knows it. Claims: T6-002."""
         seen: list[str | None] = []
 
         async def save(path: str, call: CallContext) -> str:
@@ -1124,10 +1088,7 @@ class Failures(RegistryTestCase):
     """What a model sees of a failure, and what the log sees."""
 
     def test_the_text_of_an_exception_reaches_the_log_only(self) -> None:
-        """The answer has a code; the log has the traceback.
-
-        Claims: T6-024, T6-025.
-        """
+        """The answer has a code; the log has the traceback. Claims: T6-024, T6-025."""
         logging.disable(logging.NOTSET)
         for error in (KeyError("db password hunter2"), ConnectionError("hunter2"), PermissionError("hunter2")):
             with self.assertLogs(LOG, logging.WARNING) as log:
@@ -1173,10 +1134,7 @@ class Failures(RegistryTestCase):
                     self.assertEqual(1, len(handler.calls))
 
     def test_a_stop_is_never_a_result(self) -> None:
-        """A cancel that the handler raises, Ctrl-C and the exit of the program come out.
-
-        Claims: T6-027.
-        """
+        """A cancel that the handler raises, Ctrl-C and the exit of the program come out. Claims: T6-027."""
         for stop in (asyncio.CancelledError, KeyboardInterrupt, SystemExit, GeneratorExit):
 
             async def stops(order_id: str, stop: type[BaseException] = stop) -> None:
@@ -1259,10 +1217,7 @@ class Results(RegistryTestCase):
     """From what a handler returned to what a model gets."""
 
     def test_a_large_output_is_cut_and_its_length_recorded(self) -> None:
-        """For a read, and for the receipt of a write.
-
-        Claims: T6-002, T6-041.
-        """
+        """For a read, and for the receipt of a write. Claims: T6-002, T6-041."""
         for effect in EFFECTS:
             answer = self.call(spec(Scripted("x" * 5000), effect), approved=True)
             self.assertEqual(answer, {"ok": True, "data": "x" * 1000, "truncated": True, "original_length": 5000})
@@ -1273,19 +1228,13 @@ class Results(RegistryTestCase):
         self.assertEqual((escape["data"], escape["original_length"]), ('["', 8))
 
     def test_a_secret_is_gone_before_the_cut(self) -> None:
-        """A cut through a secret would leave most of it.
-
-        Claims: T6-006.
-        """
+        """A cut through a secret would leave most of it. Claims: T6-006."""
         for value in ({"password": "hunter2hunter2", "a": 1}, "password=hunter2hunter2 " + "x" * 100):
             answer = self.call(spec(Scripted(value), max_output_chars=20))
             self.assertNotIn("hunter", json.dumps(answer))
 
     def test_a_tool_may_bring_its_own_redaction_and_a_broken_one_shows_nothing(self) -> None:
-        """What could not be redacted is not shown.
-
-        Claims: T6-006.
-        """
+        """What could not be redacted is not shown. Claims: T6-006."""
         answer = self.call(spec(Scripted("order A1"), redact=lambda text: text.replace("A1", "*")))
         self.assertEqual(answer, {"ok": True, "data": "order *"})
         for broken in (lambda text: None, lambda text: text[10_000]):
@@ -1336,10 +1285,7 @@ class Time(RegistryTestCase):
         self.assertEqual((registry.running, finished), (0, ["A"]))
 
     def test_a_polite_answer_to_the_end_is_not_a_result(self) -> None:
-        """A handler that turns its cancel into a text was still late.
-
-        Claims: T6-040.
-        """
+        """A handler that turns its cancel into a text was still late. Claims: T6-040."""
 
         async def polite() -> str:
             try:

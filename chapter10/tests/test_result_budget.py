@@ -129,10 +129,7 @@ class Empty(unittest.TestCase):
                 self.assertEqual(visible_content("Bash", content), "(Bash completed with no output)")
 
     def test_what_is_something_passes_through(self) -> None:
-        """0, False, {}, an image, one block with text.
-
-        Claims: C8-072.
-        """
+        """0, False, {}, an image, one block with text. Claims: C8-072."""
         image = {"type": "image", "source": {"data": "aGk="}}
         forms: list[tuple[Any, Any]] = [
             (0, "0"),
@@ -150,20 +147,14 @@ class Empty(unittest.TestCase):
                 self.assertEqual(visible_content("t", content), content if expected is None else expected)
 
     def test_an_empty_result_is_an_event(self) -> None:
-        """`tool_empty_result` with the tool's name, and no event for a result that has content.
-
-        Claims: C8-070.
-        """
+        """`tool_empty_result` with the tool's name, and no event for a result that has content. Claims: C8-070."""
         events: list[tuple[str, dict[str, Any]]] = []
         visible_content("mkdir", "", log=lambda name, data: events.append((name, data)))
         visible_content("ls", "a", log=lambda name, data: events.append((name, data)))
         self.assertEqual(events, [("tool_empty_result", {"toolName": "mkdir"})])
 
     def test_an_error_without_a_message_gets_another_text(self) -> None:
-        """It must not read as if the tool had completed.
-
-        Claims: C8-074.
-        """
+        """It must not read as if the tool had completed. Claims: C8-074."""
         self.assertEqual(visible_content("Bash", None, is_error=True), "(Bash failed with no message)")
 
     def test_half_characters_are_joined_or_replaced(self) -> None:
@@ -207,10 +198,7 @@ class Previews(unittest.TestCase):
     """Bounded for every input."""
 
     def test_a_preview_of_one_endless_line_is_bounded(self) -> None:
-        """60,000 characters without a line end: at most 2,000, with length, place and beginning.
-
-        Claims: C8-048.
-        """
+        """60,000 characters without a line end: at most 2,000, with length, place and beginning. Claims: C8-048."""
         text = "abcdefghij" * 6_000
         shown = preview(text, PREVIEW_PATH)
         self.assertEqual(len(shown), PREVIEW_CHARS)
@@ -284,10 +272,7 @@ class Store(FolderTestCase):
         return sorted(os.listdir(self.place))
 
     def test_what_is_saved_is_read_back(self) -> None:
-        """Line ends, NUL, emoji: the same text; a part of it by characters.
-
-        Claims: C8-049.
-        """
+        """Line ends, NUL, emoji: the same text; a part of it by characters. Claims: C8-049."""
         text = "a\r\nb\rc\n\x00\U0001f600字" * 10_000
         stored = self.store.save(text)
         self.assertEqual(self.store.read(stored.path), text)
@@ -296,10 +281,7 @@ class Store(FolderTestCase):
         self.assertEqual((stored.chars, stored.digest), (len(text), text_digest(text)))
 
     def test_the_path_is_relative_and_stable(self) -> None:
-        """No folder of this machine, no id, no chance: label and digest.
-
-        Claims: C8-050.
-        """
+        """No folder of this machine, no id, no chance: label and digest. Claims: C8-050."""
         stored = self.store.save("x")
         self.assertEqual((stored.path, self.store.save("x")), (f"tool-results/{text_digest('x')}.txt", stored))
         self.assertEqual(self.names(), [f"{text_digest('x')}.txt"])
@@ -467,10 +449,7 @@ class PerTool(FolderTestCase):
         self.assertLessEqual(len(budget.shape_result("2", "Bash", log).content), PREVIEW_CHARS)
 
     def test_the_limit_of_the_user_is_obeyed(self) -> None:
-        """Override 150,000: 100,000 stay. Override 10 for an infinite tool: they stay too.
-
-        Claims: C8-044, C8-046.
-        """
+        """Override 150,000: 100,000 stay. Override 10 for an infinite tool: they stay too. Claims: C8-044, C8-046."""
         budget = ResultBudget(
             self.store,
             tool_limits={"Read": math.inf, "Grep": 20_000},
@@ -485,10 +464,7 @@ class PerTool(FolderTestCase):
             ResultBudget(self.store, overrides={"Bash": math.inf})  # type: ignore[dict-item]
 
     def test_reading_a_stored_result_does_not_store_it_again(self) -> None:
-        """The read tool is exempt from both layers: the loop of storing and reading cannot start.
-
-        Claims: C8-047.
-        """
+        """The read tool is exempt from both layers: the loop of storing and reading cannot start. Claims: C8-047."""
         budget = ResultBudget(self.store, tool_limits={"Read": math.inf})
         text = text_of(1, 300_000)
         shaped = budget.shape_result("1", "Bash", text)
@@ -541,10 +517,7 @@ class PerTool(FolderTestCase):
         self.assertEqual(len(budget.state.seen_ids), 6)
 
     def test_when_the_disk_refuses_the_result_stays_whole(self) -> None:
-        """Kept, frozen as not replaced, the error in the answer and in the log; later turns agree.
-
-        Claims: C8-081.
-        """
+        """Kept, frozen as not replaced, the error in the answer and in the log; later turns agree. Claims: C8-081."""
         events: list[str] = []
         budget = ResultBudget(self.store, log=lambda name, data: events.append(name))
         text = "x" * 60_000
@@ -561,20 +534,14 @@ class Selection(unittest.TestCase):
     """The greedy choice, by the document's formula and with what is put back."""
 
     def test_equality_is_within_the_limit(self) -> None:
-        """Exactly 200,000: nothing; one more: one.
-
-        Claims: C8-054.
-        """
+        """Exactly 200,000: nothing; one more: one. Claims: C8-054."""
         fresh = [Candidate("a", 100_000), Candidate("b", 100_000)]
         self.assertEqual(select_fresh_to_replace(fresh, 0, 200_000), [])
         self.assertEqual(select_fresh_to_replace(fresh, 1, 200_000), fresh[:1])
         self.assertEqual(select_fresh_to_replace([], 300_000, 200_000), [])
 
     def test_with_nothing_put_back_it_is_the_documents_formula(self) -> None:
-        """Five hundred random cases against the formula, written out here by itself.
-
-        Claims: C8-053.
-        """
+        """Five hundred random cases against the formula, written out here by itself. Claims: C8-053."""
 
         def formula(fresh: list[Candidate], frozen_size: int, limit: int) -> list[Candidate]:
             ordered = list(fresh)
@@ -653,10 +620,7 @@ class Groups(unittest.TestCase):
     """What is measured together is what is sent together."""
 
     def test_only_an_assistant_message_ends_a_group(self) -> None:
-        """user, progress, user, system, user are one group of three.
-
-        Claims: C8-066.
-        """
+        """user, progress, user, system, user are one group of three. Claims: C8-066."""
         user: list[dict[str, Any]] = [{"role": "user", "content": [result(str(n), "x")]} for n in range(4)]
         other = [{"role": role, "content": "note"} for role in ("progress", "system")]
         assistant = {"role": "assistant", "content": "..."}
@@ -742,10 +706,7 @@ class PerMessage(FolderTestCase):
         return group
 
     def test_ten_parallel_commands_of_forty_thousand(self) -> None:
-        """Layer 1 replaces none, layer 2 six; what is sent is within 200,000.
-
-        Claims: C8-051, C8-055.
-        """
+        """Layer 1 replaces none, layer 2 six; what is sent is within 200,000. Claims: C8-051, C8-055."""
         texts = [text_of(n, 40_000) for n in range(10)]
         shaped = [self.budget.shape_result(str(n), "Bash", text) for n, text in enumerate(texts)]
         self.assertEqual([s.content for s in shaped], texts)
@@ -758,10 +719,7 @@ class PerMessage(FolderTestCase):
         self.assertFalse(report.over_limit)
 
     def test_the_limit_is_for_each_message(self) -> None:
-        """Two messages of 150,000 are both untouched.
-
-        Claims: C8-052.
-        """
+        """Two messages of 150,000 are both untouched. Claims: C8-052."""
         self.assertEqual(MESSAGE_LIMIT_CHARS, 200_000)
         messages = turn(result("1", "x" * 150_000)) + turn(result("2", "y" * 150_000))
         _, report = self.budget.apply(messages)
@@ -832,10 +790,7 @@ class PerMessage(FolderTestCase):
         self.assertEqual((group.frozen, group.replaced), (("1",), ("2",)))
 
     def test_a_replacement_is_applied_again_without_a_file(self) -> None:
-        """The folder is gone and opening is forbidden: the same bytes.
-
-        Claims: C8-061.
-        """
+        """The folder is gone and opening is forbidden: the same bytes. Claims: C8-061."""
         messages = turn(result("1", "x" * 150_000), result("2", "y" * 60_000))
         before, _ = self.budget.apply(messages)
         for name in os.listdir(self.folder / "results"):
@@ -896,10 +851,7 @@ class PerMessage(FolderTestCase):
         self.assertEqual(raw, sent)
 
     def test_the_state_holds_no_result(self) -> None:
-        """After 5 MB: preview, path, length and digest, and nothing else of it.
-
-        Claims: C8-059.
-        """
+        """After 5 MB: preview, path, length and digest, and nothing else of it. Claims: C8-059."""
         text = text_of(1, 5_000_000)
         shaped = self.budget.shape_result("1", "Bash", text)
         saved = self.budget.state.to_text()
@@ -909,10 +861,7 @@ class PerMessage(FolderTestCase):
         self.assertEqual((item["chars"], item["digest"]), (5_000_000, text_digest(text)))
 
     def test_a_saved_state_reads_back_as_the_same(self) -> None:
-        """The same bytes; and what `to_text` did not write is refused.
-
-        Claims: C8-060.
-        """
+        """The same bytes; and what `to_text` did not write is refused. Claims: C8-060."""
         self.budget.apply(turn(result("a", "x" * 150_000), result("b", "y" * 60_000), result("c", "字")))
         saved = self.budget.state.to_text()
         loaded = ReplacementState.from_text(saved)
@@ -941,10 +890,7 @@ class PerMessage(FolderTestCase):
         self.assertEqual((result_budget.MAX_SEEN, result_budget.MAX_STATE_CHARS), (100_000, 500_000_000))
 
     def test_when_the_disk_refuses_the_message_stays_whole_and_says_so(self) -> None:
-        """All candidates are tried once, all are frozen whole, later turns send the same.
-
-        Claims: C8-081.
-        """
+        """All candidates are tried once, all are frozen whole, later turns send the same. Claims: C8-081."""
         messages = turn(result("1", "x" * 150_000), result("2", "y" * 60_000))
         with mock.patch.object(os, "fsync", side_effect=OSError(28, "full")):
             sent, report = self.budget.apply(messages)
@@ -956,10 +902,7 @@ class PerMessage(FolderTestCase):
         self.assertEqual(self.budget.apply(messages)[0], sent)
 
     def test_when_one_file_fails_the_next_largest_is_taken(self) -> None:
-        """The limit is still met if it can be.
-
-        Claims: C8-081.
-        """
+        """The limit is still met if it can be. Claims: C8-081."""
         save = self.store.save
 
         def failing(text: str) -> Any:
@@ -1048,10 +991,7 @@ class PerMessage(FolderTestCase):
         self.assertEqual(os.listdir(self.folder / "results"), [])
 
     def test_a_fate_is_decided_once(self) -> None:
-        """The state itself refuses a second decision.
-
-        Claims: C8-060.
-        """
+        """The state itself refuses a second decision. Claims: C8-060."""
         state = ReplacementState()
         state.decide("1", SeenResult("0" * 64, 1), None)
         with self.assertRaises(BudgetError):

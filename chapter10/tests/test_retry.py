@@ -97,10 +97,7 @@ class Waits(unittest.TestCase):
     """The pure arithmetic of the wait."""
 
     def test_the_first_waits_are_those_of_the_document(self) -> None:
-        """Attempt 0 waits 100 to 299 ms, attempt 1 200 to 599, in whole milliseconds.
-
-        Claims: I4-072, I4-073.
-        """
+        """Attempt 0 waits 100 to 299 ms, attempt 1 200 to 599, in whole milliseconds. Claims: I4-072, I4-073."""
         low, high = (lambda: 0.0), (lambda: math.nextafter(1.0, 0.0))
         self.assertEqual((backoff_ms(0, random=low), backoff_ms(0, random=high)), (100, 299))
         self.assertEqual((backoff_ms(1, random=low), backoff_ms(1, random=high)), (200, 599))
@@ -119,10 +116,7 @@ class Waits(unittest.TestCase):
         self.assertEqual(JITTER, (0.5, 1.5))
 
     def test_seeded_waits_repeat(self) -> None:
-        """The same seed gives the same waits; two clients do not wake together.
-
-        Claims: I4-073.
-        """
+        """The same seed gives the same waits; two clients do not wake together. Claims: I4-073."""
 
         def waits(seed: int) -> list[int]:
             dice = random.Random(seed)
@@ -207,10 +201,7 @@ class Policies(unittest.TestCase):
             )
 
     def test_the_policy_of_the_document_has_its_figures(self) -> None:
-        """Six names with six defaults, each of which can be set.
-
-        Claims: I4-069, I4-070.
-        """
+        """Six names with six defaults, each of which can be set. Claims: I4-069, I4-070."""
         self.assertEqual(
             dataclasses.asdict(AdaptivePolicy()),
             {"base_timeout_ms": 5000, "max_retries": 3, "base_backoff_ms": 200, "max_backoff_ms": 30_000}
@@ -220,10 +211,7 @@ class Policies(unittest.TestCase):
         self.assertEqual(AdaptivePolicy(max_retries=0, base_timeout_ms=9000).retry_policy().read_timeout_ms, 9000)
 
     def test_attempts_include_the_first_and_retries_do_not(self) -> None:
-        """Three retries are four attempts, and the conversion has a name.
-
-        Claims: C10-202.
-        """
+        """Three retries are four attempts, and the conversion has a name. Claims: C10-202."""
         self.assertEqual(RetryPolicy.from_max_retries(3).max_attempts, 4)
         self.assertEqual(RetryPolicy.from_max_retries(0).max_attempts, 1)
         with self.assertRaises(RetryError) as caught:
@@ -231,10 +219,7 @@ class Policies(unittest.TestCase):
         self.assertIn("max_retries", caught.exception.reason)  # the name that the caller has used
 
     def test_connecting_and_reading_have_two_limits(self) -> None:
-        """1 to 2 s and 5 to 30 s; what is outside is refused.
-
-        Claims: I4-082, I4-098.
-        """
+        """1 to 2 s and 5 to 30 s; what is outside is refused. Claims: I4-082, I4-098."""
         self.assertEqual((CONNECT_RANGE_MS, READ_RANGE_MS), ((1000, 2000), (5000, 30_000)))
         policy = RetryPolicy()
         self.assertEqual((policy.connect_timeout_ms, policy.read_timeout_ms), (1500, 5000))
@@ -248,10 +233,7 @@ class Effects(RetryTestCase):
     """The first question: may this action be repeated after this fault?"""
 
     def test_the_table_of_effects(self) -> None:
-        """Effect, fault, key and status give the answers that the module shows.
-
-        Claims: C10-196, C10-197.
-        """
+        """Effect, fault, key and status give the answers that the module shows. Claims: C10-196, C10-197."""
         for effect in EFFECTS:
             for key in (False, True):
                 for done in (False, True):
@@ -263,10 +245,7 @@ class Effects(RetryTestCase):
         self.assertFalse(may_retry("reversible_write", "unknown", not_done=True))
 
     def test_errors_say_what_they_say_by_their_type(self) -> None:
-        """A failed connect was not sent, a lost answer is unknown, all else is permanent.
-
-        Claims: C10-195.
-        """
+        """A failed connect was not sent, a lost answer is unknown, all else is permanent. Claims: C10-195."""
         table: list[tuple[Exception, Fault]] = [
             (ConnectFailed(), "not_sent"),
             (ConnectTimedOut(), "not_sent"),
@@ -293,10 +272,7 @@ class Effects(RetryTestCase):
             self.assertEqual(breaker.failures, failures)
 
     def test_a_read_is_repeated_after_a_lost_answer(self) -> None:
-        """Two failures and a value are three attempts with two waits.
-
-        Claims: C10-196.
-        """
+        """Two failures and a value are three attempts with two waits. Claims: C10-196."""
         script = Script(TimeoutError(), ConnectionResetError(), "rows")
         self.assertEqual(self.retry(script), "rows")
         self.assertEqual((script.calls, self.clock.slept), (3, [0.2, 0.4]))
@@ -313,19 +289,13 @@ class Effects(RetryTestCase):
             self.assertEqual((script.calls, self.clock.slept), (1, []))
 
     def test_a_failed_connect_may_be_repeated_by_everybody(self) -> None:
-        """Nothing was sent, so even an irreversible write goes on.
-
-        Claims: I4-082.
-        """
+        """Nothing was sent, so even an irreversible write goes on. Claims: I4-082."""
         for effect in EFFECTS:
             script = Script(ConnectTimedOut(), ConnectFailed(), "done")
             self.assertEqual(self.retry(script, effect=effect), "done")
 
     def test_a_permanent_error_is_not_repeated(self) -> None:
-        """An illegal month and a missing permission come out at once.
-
-        Claims: C10-195.
-        """
+        """An illegal month and a missing permission come out at once. Claims: C10-195."""
         for error in (ValueError("month"), PermissionError()):
             script = Script(error)
             self.assert_stops(type(error), script, "permanent", 1)
@@ -365,10 +335,7 @@ class Effects(RetryTestCase):
         self.assertEqual((keys, [attempt.key for attempt in script.attempts]), (["draft:7"], ["draft:7"] * 2))
 
     def test_a_status_of_done_gives_the_value_of_then(self) -> None:
-        """It was done: no second call, whatever the effect.
-
-        Claims: I4-095.
-        """
+        """It was done: no second call, whatever the effect. Claims: I4-095."""
         for effect in ("reversible_write", "irreversible_write"):
             status, _ = self.ask(Status("done", {"charge": 1}))
             script = Script(ReadTimedOut())
@@ -453,20 +420,14 @@ class Limits(RetryTestCase):
     """Attempts, budget, bucket and breaker."""
 
     def test_max_attempts_counts_the_first(self) -> None:
-        """Three attempts, two waits, the last error.
-
-        Claims: C10-202.
-        """
+        """Three attempts, two waits, the last error. Claims: C10-202."""
         errors = [TimeoutError("1"), TimeoutError("2"), TimeoutError("3")]
         error = self.assert_stops(TimeoutError, Script(*errors), "attempts_exhausted", 3)
         self.assertIs(error, errors[2])
         self.assertEqual(len(self.clock.slept), 2)
 
     def test_no_wait_leads_into_certain_failure(self) -> None:
-        """300 ms left and a wait of 400: it stops at once with the real error.
-
-        Claims: I4-102.
-        """
+        """300 ms left and a wait of 400: it stops at once with the real error. Claims: I4-102."""
         budget = Budget(900, clock=self.clock)
         script = Script(ConnectionResetError("503"), clock=self.clock, takes=0.2)
         self.assert_stops(ConnectionResetError, script, "budget_exhausted", 2, budget=budget)
@@ -499,10 +460,7 @@ class Limits(RetryTestCase):
         self.assertEqual(script.calls, 1)
 
     def test_without_time_for_the_first_attempt_nothing_is_called(self) -> None:
-        """The budget's own error comes out, since there is no other.
-
-        Claims: I4-102.
-        """
+        """The budget's own error comes out, since there is no other. Claims: I4-102."""
         script = Script("rows")
         with self.assertRaises(BudgetExhausted):
             self.retry(script, budget=Budget(199, clock=self.clock))
@@ -563,10 +521,7 @@ class Limits(RetryTestCase):
         return await retry(script, effect="read", policy=THREE, sleep=self.sleep, random=lambda: 0.5, **options)
 
     def test_stacked_layers_make_the_attempts_of_one(self) -> None:
-        """Three layers of three tries make three calls, not twenty-seven.
-
-        Claims: C10-206.
-        """
+        """Three layers of three tries make three calls, not twenty-seven. Claims: C10-206."""
         script = Script(TimeoutError())
 
         async def runtime(attempt: Attempt) -> Any:
@@ -611,20 +566,14 @@ class Limits(RetryTestCase):
         return breaker
 
     def test_an_open_circuit_refuses_the_first_attempt(self) -> None:
-        """The breaker's own error comes out, and nothing is called.
-
-        Claims: I4-078.
-        """
+        """The breaker's own error comes out, and nothing is called. Claims: I4-078."""
         script = Script("rows")
         with self.assertRaises(CircuitOpenError):
             self.retry(script, breaker=self.opened())
         self.assertEqual(script.calls, 0)
 
     def test_a_circuit_that_opens_in_between_ends_the_loop_with_the_real_error(self) -> None:
-        """No further call and no wait; the real error, with the open circuit as its context.
-
-        Claims: I4-078.
-        """
+        """No further call and no wait; the real error, with the open circuit as its context. Claims: I4-078."""
         breaker = self.opened(9)
         bucket = TokenBucket(5)
         script = Script(ConnectionResetError())
@@ -1018,10 +967,7 @@ class TwoLimits(unittest.TestCase):
                 self.assertIs(type(run(connect, cancel_s, None)), kind)
 
     def test_a_cancel_of_the_caller_stops_both_phases(self) -> None:
-        """No task is left behind, in whichever phase the cancel comes.
-
-        Claims: I4-098.
-        """
+        """No task is left behind, in whichever phase the cancel comes. Claims: I4-098."""
         for moment in (0.5, 2.0):
 
             async def main(loop: VirtualLoop, moment: float = moment) -> None:
@@ -1045,20 +991,14 @@ class TheAdaptiveCaller(unittest.TestCase):
 
     @virtual
     async def test_it_starts_closed(self, loop: VirtualLoop) -> None:
-        """State `closed`, no failures.
-
-        Claims: I4-071.
-        """
+        """State `closed`, no failures. Claims: I4-071."""
         caller = self.caller(loop)
         self.assertEqual((caller.cb_state, caller.cb_failures, caller.policy), ("closed", 0, AdaptivePolicy()))
         self.assertEqual(AdaptiveCaller(AdaptivePolicy()).cb_state, "closed")
 
     @virtual
     async def test_a_call_that_always_times_out_is_made_four_times(self, loop: VirtualLoop) -> None:
-        """Four attempts of five seconds, three waits, and a TimeoutError.
-
-        Claims: I4-077.
-        """
+        """Four attempts of five seconds, three waits, and a TimeoutError. Claims: I4-077."""
         calls: list[tuple[Any, ...]] = []
 
         async def slow(*args: Any, **kwargs: Any) -> None:

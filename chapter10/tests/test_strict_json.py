@@ -88,10 +88,7 @@ class Reading(unittest.TestCase):
         self.assertEqual(strict_json(str(largest)), largest)
 
     def test_half_a_text_is_cut_off_wherever_it_was_cut(self) -> None:
-        """Every proper beginning of an object is told apart from one that is wrong.
-
-        Claims: T6-022.
-        """
+        """Every proper beginning of an object is told apart from one that is wrong. Claims: T6-022."""
         whole = '{"text": "a\\u00e4\\n\\"b", "list": [1, -2.5e-3, true, false, null, {"x": []}], "n": 12}'
         self.assertEqual(code_of(whole), "read")
 

@@ -97,10 +97,7 @@ class OneJob(WorkerTestCase):
         self.assertEqual(self.contents(), before)
 
     def test_a_second_attempt_starts_at_the_beginning(self) -> None:
-        """The attempt after a lost one counts from zero; nothing of the first is carried over.
-
-        Claims: C10-292.
-        """
+        """The attempt after a lost one counts from zero; nothing of the first is carried over. Claims: C10-292."""
         self.submit()
         seen: list[int] = []
 
@@ -197,10 +194,7 @@ class Errors(WorkerTestCase):
         self.assertTrue(all(type(event["attempt"]) is int for event in events))
 
     def test_the_pause_grows_has_a_cap_and_is_spread(self) -> None:
-        """Twice as long each time, spread by the injected chance, never above the cap.
-
-        Claims: C10-204.
-        """
+        """Twice as long each time, spread by the injected chance, never above the cap. Claims: C10-204."""
         backoff = Backoff(base_ms=1000, cap_ms=6000)
         self.assertEqual([backoff.seconds(attempt, lambda: 0.5) for attempt in (1, 2, 3, 9)], [1.0, 2.0, 4.0, 4.0])
         for attempt in (1, 5, 10**6):
@@ -226,10 +220,7 @@ class Errors(WorkerTestCase):
         self.assertEqual(self.once(), Outcome(1, 2, "succeeded"))
 
     def test_discard_is_called_for_what_does_not_count(self) -> None:
-        """It runs after a failure and not after a success, and its own error changes nothing.
-
-        Claims: C10-294.
-        """
+        """It runs after a failure and not after a success, and its own error changes nothing. Claims: C10-294."""
         discarded: list[int] = []
 
         def discard(context: JobContext) -> None:
@@ -459,10 +450,7 @@ class Stops(WorkerTestCase):
         self.assertEqual((self.state(1), self.store.get("alice", 1)["attempt"]), ("running", attempt))
 
     def test_a_lost_lease_stops_the_handler_and_is_noted(self) -> None:
-        """It ended, and another attempt runs.
-
-        Claims: C10-226, C10-227, C10-232.
-        """
+        """It ended, and another attempt runs. Claims: C10-226, C10-227, C10-232."""
 
         def lose() -> None:
             self.clock.advance(10)
@@ -471,10 +459,7 @@ class Stops(WorkerTestCase):
         self.assert_lost(lose, "stale_attempt", 2)
 
     def test_a_lease_that_ended_unclaimed_is_lost_too(self) -> None:
-        """Nobody took the job, and still its time is over.
-
-        Claims: C10-231.
-        """
+        """Nobody took the job, and still its time is over. Claims: C10-231."""
         self.assert_lost(lambda: self.clock.advance(10), "lease_expired", 1)
 
     def test_a_lost_attempt_is_seen_before_its_lease_would_end(self) -> None:
@@ -567,10 +552,7 @@ class Stops(WorkerTestCase):
         self.assertEqual((self.store.result("alice", 1)["data"], discarded), (REPORT, [1]))
 
     def test_a_late_failure_and_a_late_progress_are_refused(self) -> None:
-        """Not only deliveries come late.
-
-        Claims: C10-232.
-        """
+        """Not only deliveries come late. Claims: C10-232."""
         for number, (verb, act) in enumerate(
             (("fail", self._raise), ("progress", lambda context: context.progress(1, 1)))
         ):
@@ -1127,10 +1109,7 @@ class Beats(WorkerTestCase):
         self.assertEqual(self.lease_until(), self.clock() + 9)
 
     def test_no_attempt_keeps_itself_alive_without_end(self) -> None:
-        """Past its own limit it is not renewed; past the deadline the store ends the job.
-
-        Claims: C10-233.
-        """
+        """Past its own limit it is not renewed; past the deadline the store ends the job. Claims: C10-233."""
         held = Held(1, 1, owner="alice", started=1, lease=9, deadline=100, limit=4, renew_every=3)
         self.heart.hold(held)
         self.clock.advance(5)
@@ -1342,10 +1321,7 @@ class TheLog(WorkerTestCase):
         self.assertEqual((said[0], said[5:]), ("BEGIN IMMEDIATE", ["COMMIT"]))
 
     def test_the_log_is_no_table_of_the_store(self) -> None:
-        """The store keeps its three tables, and a refused call writes none of them.
-
-        Claims: C10-145.
-        """
+        """The store keeps its three tables, and a refused call writes none of them. Claims: C10-145."""
         self.submit()
         self.once(lambda context: self.clock.advance(10))
         names = self.store.db.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%'")
