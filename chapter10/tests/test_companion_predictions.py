@@ -158,7 +158,7 @@ class _Text(importlib.abc.SourceLoader):
 
 def told(change: str) -> list[str]:
     """The file, what stands there, and what to put there, as a reader is told in either language."""
-    found = re.search(r"(chapter10/[a-z/]+\.py).*\n    (.+)\n -> (.+)\n", change)
+    found = re.search(r"(chapter10/[a-z_/]+\.py).*\n    (.+)\n -> (.+)\n", change)
     assert found is not None, change
     return list(found.groups())
 

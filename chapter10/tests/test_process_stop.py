@@ -146,25 +146,15 @@ class TheLadder(unittest.TestCase):
         self.assertEqual(defaults(stop_process), {"grace_s": 10.0, "ask": None, "ask_s": 10.0, "reap_s": 10.0})
         self.assertEqual((GRACE_SECONDS, REAP_SECONDS), (10.0, 10.0))
 
-    def test_an_error_of_the_request_comes_out_before_anything_is_done(self) -> None:
-        """Who cannot ask decides what is next: no signal is sent."""
-        process = Scripted("terminate")
-
-        def ask() -> None:
-            raise LookupError
-
-        with self.assertRaises(LookupError):
-            stop_process(process, 2, ask=ask)
-        self.assertEqual(process.steps, [])
-
-    def test_without_a_request_it_starts_with_sigterm(self) -> None:
-        """No `ask`, no time for it."""
+    def test_a_ladder_may_begin_later_or_end_badly(self) -> None:
+        """No `ask` and no time for it; who cannot ask decides what is next; a process that nothing ends is an error."""
         process = Scripted("terminate")
         self.assertEqual(stop_process(process, 2), Stopped("terminated", -15))
         self.assertEqual(process.steps, ["terminate", "wait 2"])
-
-    def test_a_process_that_nothing_ends_is_an_error(self) -> None:
-        """The ladder is over after its three times, and says so."""
+        process = Scripted("terminate")
+        with self.assertRaises(LookupError):
+            stop_process(process, 2, ask=mock.Mock(side_effect=LookupError))
+        self.assertEqual(process.steps, [])
         process = Scripted("nothing")
         with self.assertRaisesRegex(StopError, "still_running"):
             stop_process(process, 2, reap_s=1)
