@@ -88,6 +88,31 @@ class NoSignature:
         return order_id
 
 
+async def turns(count: int) -> None:
+    """Let the loop turn so often."""
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+def left_of(total: float, loop: VirtualLoop) -> Callable[[], float]:
+    """What is left of so many seconds from now on."""
+    end = loop.time() + total
+    return lambda: end - loop.time()
+
+
+class Gated:
+    """A handler that notes its calls and waits until its gate opens."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.gate = asyncio.get_running_loop().create_future()
+
+    async def __call__(self, order_id: str) -> str:
+        self.calls.append(order_id)
+        await self.gate
+        return order_id
+
+
 async def never() -> None:
     """Wait for ever, and obey a cancel."""
     await asyncio.get_running_loop().create_future()
@@ -789,62 +814,47 @@ class Repetition(RegistryTestCase):
                 self.assertEqual(self.call(spec(handler, max_attempts=most)), expected)
                 self.assertEqual(len(handler.calls), calls)
 
-    def test_the_time_of_the_task_ends_the_repetitions(self) -> None:
+    @virtual
+    async def test_the_time_of_the_task_ends_the_repetitions(self, loop: VirtualLoop) -> None:
         """Every execution counts toward the total; the smaller of both limits wins. Claims: T6-026, T6-036, T6-042."""
+
+        async def slow() -> None:
+            loop.advance(1.0)
+            raise ConnectionError
+
         for total, calls in ((100.0, 3), (3.0, 3), (2.5, 3), (2.0, 2), (1.0, 1), (0.5, 1), (0.0, 0), (-1.0, 0)):
+            handler, left = Scripted(slow), left_of(total, loop)
+            registry = registry_of(spec(handler))
+            self.assertEqual(await get(registry, remaining=left), failure("transient_failure"))
+            self.assertEqual((len(handler.calls), registry.running), (calls, 0), total)
+            self.assertAlmostEqual(total - left(), float(calls))
 
-            async def main(loop: VirtualLoop, total: float = total, calls: int = calls) -> None:
-                async def slow() -> None:
-                    loop.advance(1.0)
-                    raise ConnectionError
-
-                handler = Scripted(slow)
-                end = loop.time() + total
-                registry = registry_of(spec(handler))
-                answer = await get(registry, remaining=lambda: end - loop.time())
-                self.assertEqual(answer, failure("transient_failure"))
-                self.assertEqual(len(handler.calls), calls, total)
-                self.assertAlmostEqual(total - (end - loop.time()), float(calls))
-                self.assertEqual(registry.running, 0)
-
-            self.run_virtual(main)
-
-    def test_nobody_sleeps_into_the_end_of_the_task(self) -> None:
+    @virtual
+    async def test_nobody_sleeps_into_the_end_of_the_task(self, loop: VirtualLoop) -> None:
         """A wait that would use up the rest is not begun; others are, and come before the repetition.
 
         Claims: T6-026.
         """
+        slept: list[float] = []
+
+        async def sleep(seconds: float) -> None:
+            slept.append(seconds)
+            loop.advance(seconds)
+
         for total, waits, calls in ((100.0, [1.0, 2.0], 3), (2.9, [1.0], 2), (1.0, [], 1)):
+            slept.clear()
+            handler = Scripted(ConnectionError())
+            await get(registry_of(spec(handler), delay=float, sleep=sleep), remaining=left_of(total, loop))
+            self.assertEqual((slept, len(handler.calls)), (waits, calls))
 
-            async def main(
-                loop: VirtualLoop, total: float = total, waits: list[float] = waits, calls: int = calls
-            ) -> None:
-                slept: list[float] = []
-
-                async def sleep(seconds: float) -> None:
-                    slept.append(seconds)
-                    loop.advance(seconds)
-
-                handler = Scripted(ConnectionError())
-                registry = registry_of(spec(handler), delay=float, sleep=sleep)
-                end = loop.time() + total
-                await get(registry, remaining=lambda: end - loop.time())
-                self.assertEqual((slept, len(handler.calls)), (waits, calls))
-
-            self.run_virtual(main)
-
-    def test_the_smaller_of_both_limits_ends_an_execution(self) -> None:
+    @virtual
+    async def test_the_smaller_of_both_limits_ends_an_execution(self, loop: VirtualLoop) -> None:
         """The tool's own second, or what the task has left."""
         for total, took in ((0.25, 0.25), (100.0, 1.0)):
-
-            async def main(loop: VirtualLoop, total: float = total, took: float = took) -> None:
-                registry = registry_of(spec(Scripted(never), max_attempts=1))
-                before = loop.time()
-                answer = await get(registry, remaining=lambda: total)
-                self.assertEqual(answer, failure("transient_failure"))
-                self.assertAlmostEqual(loop.time() - before, took)
-
-            self.run_virtual(main)
+            before = loop.time()
+            answer = await get(registry_of(spec(Scripted(never), max_attempts=1)), remaining=left_of(total, loop))
+            self.assertEqual(answer, failure("transient_failure"))
+            self.assertAlmostEqual(loop.time() - before, took)
 
     def test_a_task_whose_time_is_over_before_the_call_has_not_called(self) -> None:
         """The last of it went into the wait for a place: surely nothing was done, so a write may be tried again.
@@ -1297,7 +1307,8 @@ class Time(RegistryTestCase):
         self.assertEqual(self.call(spec(Scripted(polite), max_attempts=1)), failure("transient_failure"))
         self.assertEqual(self.call(spec(Scripted(polite), "reversible_write")), failure("outcome_unknown"))
 
-    def test_a_cancel_of_the_caller_stops_the_handler_and_comes_out(self) -> None:
+    @virtual
+    async def test_a_cancel_of_the_caller_stops_the_handler_and_comes_out(self, loop: VirtualLoop) -> None:
         """Also when the handler swallows it, at every point of the way; afterwards all places are free."""
 
         async def swallows(order_id: str) -> str:
@@ -1311,19 +1322,14 @@ class Time(RegistryTestCase):
             await never()
 
         for handler in (obeys, swallows):
-            for turns in range(8):
-
-                async def main(loop: VirtualLoop, handler: Any = handler, turns: int = turns) -> None:
-                    registry = registry_of(spec(handler, parameters=None), max_running=1)
-                    task = loop.create_task(get(registry))
-                    for _ in range(turns):
-                        await asyncio.sleep(0)
-                    task.cancel()
-                    with self.assertRaises(asyncio.CancelledError):
-                        await task
-                    self.assertEqual(registry.running, 0)
-
-                self.run_virtual(main)
+            for count in range(8):
+                registry = registry_of(spec(handler, parameters=None), max_running=1)
+                task = loop.create_task(get(registry))
+                await turns(count)
+                task.cancel()
+                with self.assertRaises(asyncio.CancelledError):
+                    await task
+                self.assertEqual(registry.running, 0)
 
     @virtual
     async def test_a_cancel_in_the_turn_in_which_the_handler_ends_is_not_lost(self, loop: VirtualLoop) -> None:
@@ -1335,8 +1341,7 @@ class Time(RegistryTestCase):
 
         registry = registry_of(spec(handler, parameters=None))
         task = loop.create_task(get(registry))
-        for _ in range(5):
-            await asyncio.sleep(0)
+        await turns(5)
         gate.set_result("x")
         task.cancel()
         with self.assertRaises(asyncio.CancelledError):
@@ -1372,8 +1377,7 @@ class Time(RegistryTestCase):
         handler = Scripted(fails)
         registry = registry_of(spec(handler))
         task = loop.create_task(get(registry))
-        for _ in range(5):
-            await asyncio.sleep(0)
+        await turns(5)
         task.cancel()
         with self.assertRaises(asyncio.CancelledError):
             await task
@@ -1524,15 +1528,11 @@ class Concurrency(RegistryTestCase):
 
     @virtual
     async def test_a_call_that_gets_no_place_was_not_made(self, loop: VirtualLoop) -> None:
-        """It waits as long as its own limit, then it is a passing fault, for a write too: nothing has happened."""
-        calls: list[str] = []
-        gate = loop.create_future()
+        """It waits as long as its own limit, then it is a passing fault, for a write too: nothing has happened.
 
-        async def handler(order_id: str) -> str:
-            calls.append(order_id)
-            await gate
-            return order_id
-
+        The registry may have no place, or the tool's own may belong to another call of it.
+        """
+        handler = Gated()
         first = spec(handler, "reversible_write", parameters=None, name="first", timeout_seconds=100)
         second = spec(handler, "reversible_write", parameters=None, name="second", max_concurrency=1)
         third = spec(handler, "reversible_write", parameters=None, name="third")
@@ -1543,10 +1543,19 @@ class Concurrency(RegistryTestCase):
             before = loop.time()
             self.assertEqual(await registry.invoke(name, {"order_id": "B"}), failure("transient_failure"))
             self.assertAlmostEqual(loop.time() - before, 1.0)
-        self.assertEqual(calls, ["A"])
-        gate.set_result(None)
+        self.assertEqual(handler.calls, ["A"])
+        handler.gate.set_result(None)
         self.assertEqual(await busy, {"ok": True, "data": "A"})
         self.assertEqual(await registry.invoke("second", {"order_id": "B"}), {"ok": True, "data": "B"})
+
+        handler = Gated()
+        registry = registry_of(spec(handler, parameters=None, max_concurrency=1, timeout_seconds=100))
+        busy = loop.create_task(get(registry))
+        await asyncio.sleep(0)
+        answer = await get(registry, "B", remaining=lambda: 1.0)
+        self.assertEqual((answer, handler.calls, registry.running), (failure("transient_failure"), ["A"], 1))
+        handler.gate.set_result(None)
+        self.assertEqual(await busy, {"ok": True, "data": "A"})
 
     @virtual
     async def test_waiting_for_two_kinds_of_place_is_one_wait(self, loop: VirtualLoop) -> None:
@@ -1568,33 +1577,9 @@ class Concurrency(RegistryTestCase):
         self.assertEqual([(await first)["ok"], (await second)["ok"]], [True, True])
 
     @virtual
-    async def test_a_call_that_gets_no_place_of_its_tool_was_not_made(self, loop: VirtualLoop) -> None:
-        """The place belongs to another call of the tool, and the registry has enough."""
-        calls: list[str] = []
-        gate = loop.create_future()
-
-        async def handler(order_id: str) -> str:
-            calls.append(order_id)
-            await gate
-            return order_id
-
-        registry = registry_of(spec(handler, parameters=None, max_concurrency=1, timeout_seconds=100))
-        busy = loop.create_task(get(registry))
-        await asyncio.sleep(0)
-        answer = await get(registry, "B", remaining=lambda: 1.0)
-        self.assertEqual((answer, calls, registry.running), (failure("transient_failure"), ["A"], 1))
-        gate.set_result(None)
-        self.assertEqual(await busy, {"ok": True, "data": "A"})
-
-    @virtual
     async def test_a_cancel_in_the_second_wait_gives_the_first_place_back(self, loop: VirtualLoop) -> None:
         """A tool's own place is not lost with a call that was still waiting for one of the registry's."""
-        gate = loop.create_future()
-
-        async def handler(order_id: str) -> str:
-            await gate
-            return order_id
-
+        handler = Gated()
         wide = spec(handler, parameters=None, name="wide")
         narrow = spec(handler, parameters=None, name="narrow", max_concurrency=1)
         registry = registry_of(wide, narrow, max_running=1)
@@ -1605,35 +1590,25 @@ class Concurrency(RegistryTestCase):
         waiting.cancel()
         with self.assertRaises(asyncio.CancelledError):
             await waiting
-        gate.set_result(None)
+        handler.gate.set_result(None)
         self.assertEqual(await busy, {"ok": True, "data": "A"})
         self.assertEqual(await registry.invoke("narrow", {"order_id": "C"}), {"ok": True, "data": "C"})
 
-    def test_a_cancel_while_waiting_for_a_place_loses_none(self) -> None:
+    @virtual
+    async def test_a_cancel_while_waiting_for_a_place_loses_none(self, loop: VirtualLoop) -> None:
         """Before, during and after the place is handed over, the others still get their turn."""
-        for turns in range(6):
-
-            async def main(loop: VirtualLoop, turns: int = turns) -> None:
-                gate = loop.create_future()
-
-                async def handler(order_id: str) -> str:
-                    await gate
-                    return order_id
-
-                registry = registry_of(spec(handler, parameters=None, max_concurrency=1), max_running=1)
-                tasks = [loop.create_task(get(registry, name)) for name in "ABC"]
-                for _ in range(4):
-                    await asyncio.sleep(0)
-                gate.set_result(None)
-                for _ in range(turns):
-                    await asyncio.sleep(0)
-                tasks[1].cancel()
-                answers = await asyncio.gather(*tasks, return_exceptions=True)
-                self.assertEqual([answers[0], answers[2]], [{"ok": True, "data": "A"}, {"ok": True, "data": "C"}])
-                self.assertEqual(registry.running, 0)
-                self.assertEqual(await get(registry, "D"), {"ok": True, "data": "D"})
-
-            self.run_virtual(main)
+        for count in range(6):
+            handler = Gated()
+            registry = registry_of(spec(handler, parameters=None, max_concurrency=1), max_running=1)
+            tasks = [loop.create_task(get(registry, name)) for name in "ABC"]
+            await turns(4)
+            handler.gate.set_result(None)
+            await turns(count)
+            tasks[1].cancel()
+            answers = await asyncio.gather(*tasks, return_exceptions=True)
+            self.assertEqual([answers[0], answers[2]], [{"ok": True, "data": "A"}, {"ok": True, "data": "C"}])
+            self.assertEqual(registry.running, 0)
+            self.assertEqual(await get(registry, "D"), {"ok": True, "data": "D"})
 
     def test_places_work_across_threads_and_loops(self) -> None:
         """A hundred calls from four event loops share three places, and all places come back."""
@@ -1826,8 +1801,7 @@ class Attempts(RegistryTestCase):
     async def test_a_task_that_is_cancelled_says_so(self, loop: VirtualLoop) -> None:
         """Who ends all tasks of a loop sees that the handler's has obeyed."""
         running = loop.create_task(self.run_alone(never))
-        for _ in range(3):
-            await asyncio.sleep(0)
+        await turns(3)
         (task,) = asyncio.all_tasks() - {running, asyncio.current_task()}
         task.cancel()
         self.assertIsInstance((await running).error, asyncio.CancelledError)
@@ -1961,8 +1935,7 @@ class Attempts(RegistryTestCase):
             task.add_done_callback(lambda _: steps.append("the cancel comes out"))
             while not saw_it.is_set():
                 await asyncio.sleep(0)
-            for _ in range(10):
-                await asyncio.sleep(0)
+            await turns(10)
             may_end.set()
             with self.assertRaises(asyncio.CancelledError):
                 await task
