@@ -337,37 +337,30 @@ class TheRunner(unittest.TestCase):
         self.assertEqual(reported, ["timed_out_abandoned", "end late_value"])
         self.assertEqual(abandoned(), frozenset())
 
-    def test_the_end_of_an_abandoned_tool_is_logged_without_its_data(self) -> None:
+    @virtual
+    async def test_the_end_of_an_abandoned_tool_is_logged_without_its_data(self, loop: VirtualLoop) -> None:
         """Who passes no `report_end` finds a line in the log, and no text of the tool in it."""
 
         async def fails() -> None:
             await stubborn(60)
             raise ValueError("secret")
 
-        async def main(loop: VirtualLoop) -> None:
+        name = "chapter10.companions.interruption.budget"
+        with self.assertLogs(name, "WARNING") as logs:
             await run_within(Budget(1000, clock=loop.time), "tool", fails)
             await until_done(next(iter(abandoned())))
             await asyncio.sleep(0)
-
-        with self.assertLogs("chapter10.companions.interruption.budget", "WARNING") as logs:
-            run_virtual(main)
-        self.assertEqual(
-            logs.output,
-            ["WARNING:chapter10.companions.interruption.budget:tool: an abandoned call ended as timed_out_stopped"],
-        )
+        self.assertEqual(logs.output, [f"WARNING:{name}:tool: an abandoned call ended as timed_out_stopped"])
 
     def test_a_late_value_is_late_and_known(self) -> None:
-        """A tool that finishes after it was asked to stop did have its effect: the value is kept and marked."""
+        """A tool that finishes after it was asked to stop did have its effect: the value is kept and marked.
+
+        So it is if the loop's timer ended its time, while the budget's own clock stood still.
+        """
         outcome, took, _ = self.run_it(lambda: stubborn(1.5, "charged"))
         self.assertEqual((outcome.kind, outcome.value, took), ("late_value", "charged", 1.5))
-
-    def test_a_value_of_a_tool_that_was_asked_to_stop_is_late_whatever_the_clock_says(self) -> None:
-        """The loop's timer ended its time, and the budget's own clock stood still meanwhile."""
-
-        async def main(loop: VirtualLoop) -> Outcome[object]:
-            return await run_within(Budget(1000, clock=ManualClock()), "tool", lambda: stubborn(1.5, "charged"))
-
-        outcome = run_virtual(main)
+        still = Budget(1000, clock=ManualClock())
+        outcome = run_virtual(lambda loop: run_within(still, "tool", lambda: stubborn(1.5, "charged")))
         self.assertEqual((outcome.kind, outcome.value), ("late_value", "charged"))
 
     def test_a_tool_that_blocks_the_loop_past_its_deadline_is_late(self) -> None:
@@ -568,9 +561,8 @@ class TheRunner(unittest.TestCase):
 
         outcome, _, reported = self.run_it(torn)
         self.assertEqual((outcome.kind, reported), ("cancelled", ["cancelled"]))
-        with self.assertRaises(RunCancelled) as caught:
+        with self.assertRaisesRegex(RunCancelled, "^cancelled$"):
             run_virtual(lambda loop: tool_with_budget("tool", {}, Budget(1000, clock=loop.time), torn))
-        self.assertEqual(str(caught.exception), "cancelled")
 
     def test_every_kind_of_outcome_is_reached(self) -> None:
         """The seven kinds are the ones that the tests above saw. Claims: I4-007."""
@@ -642,7 +634,8 @@ class OwnedTasks(unittest.TestCase):
         with self.assertRaises(ValueError):
             run_virtual(lambda loop: own(tool, grace_s=0))
 
-    def test_of_several_cancels_the_first_is_handed_on(self) -> None:
+    @virtual
+    async def test_of_several_cancels_the_first_is_handed_on(self, loop: VirtualLoop) -> None:
         """While it waits, and while the task has its grace; with a shield and without."""
 
         async def slow_to_stop() -> None:
@@ -651,20 +644,17 @@ class OwnedTasks(unittest.TestCase):
             finally:
                 await pause(2)
 
-        for shielded, expected in ((False, ("caller", 1002.5)), (True, ("limit", 1005.0))):
-
-            async def main(loop: VirtualLoop, shielded: bool = shielded, expected: Any = expected) -> None:
-                task = loop.create_task(own(slow_to_stop, limit_s=3, grace_s=2.5, shielded=shielded))
-                for number in range(4):  # at 0.5, 1, 1.5 and 2 seconds
-                    await pause(0.5)
-                    task.cancel(f"cancel {number}")
-                ending = await task
-                assert ending.outer is not None
-                self.assertEqual(ending.outer.args, ("cancel 0",))
-                self.assertIsInstance(ending.error, asyncio.CancelledError)
-                self.assertEqual((ending.why, loop.time(), ending.returned), (*expected, False))
-
-            run_virtual(main)
+        for shielded, why, took in ((False, "caller", 2.5), (True, "limit", 5.0)):
+            began = loop.time()
+            task = loop.create_task(own(slow_to_stop, limit_s=3, grace_s=2.5, shielded=shielded))
+            for number in range(4):  # at 0.5, 1, 1.5 and 2 seconds
+                await pause(0.5)
+                task.cancel(f"cancel {number}")
+            ending = await task
+            assert ending.outer is not None
+            self.assertEqual(ending.outer.args, ("cancel 0",))
+            self.assertIsInstance(ending.error, asyncio.CancelledError)
+            self.assertEqual((ending.why, loop.time() - began, ending.returned), (why, took, False))
 
     @virtual
     async def test_an_error_in_the_grace_is_the_error_of_the_task(self, loop: VirtualLoop) -> None:
@@ -716,23 +706,21 @@ class OwnedTasks(unittest.TestCase):
         ending = await own(lambda: pause(9), limit_s=3, grace_s=1, stop=idle)
         self.assertEqual((ending.why, loop.time()), ("limit", 1005))
 
-    def test_a_shield_keeps_its_time_and_the_cancel_is_raised_afterwards(self) -> None:
+    @virtual
+    async def test_a_shield_keeps_its_time_and_the_cancel_is_raised_afterwards(self, loop: VirtualLoop) -> None:
         """Cancels of the caller do not touch shielded work, and its own limit still does."""
-        for seconds, expected in ((2.0, ("itself", True, 1002.0)), (9.0, ("limit", False, 1003.0))):
-
-            async def main(
-                loop: VirtualLoop, seconds: float = seconds, expected: tuple[str, bool, float] = expected
-            ) -> None:
-                task = loop.create_task(own(lambda: pause(seconds), limit_s=3, grace_s=1, shielded=True))
+        for work, expected in (
+            (lambda: pause(2), ("itself", True, 2.0)),
+            (lambda: pause(9), ("limit", False, 3.0)),
+        ):
+            began = loop.time()
+            task = loop.create_task(own(work, limit_s=3, grace_s=1, shielded=True))
+            for _ in range(2):
                 await pause(0.5)
                 task.cancel()
-                await pause(0.5)
-                task.cancel()
-                ending = await task
-                self.assertIsInstance(ending.outer, asyncio.CancelledError)
-                self.assertEqual((ending.why, ending.returned, loop.time()), expected)
-
-            run_virtual(main)
+            ending = await task
+            self.assertIsInstance(ending.outer, asyncio.CancelledError)
+            self.assertEqual((ending.why, ending.returned, loop.time() - began), expected)
 
 
 class TheEdges(unittest.TestCase):

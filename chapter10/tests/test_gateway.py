@@ -229,9 +229,8 @@ class WhatReachesAHandler(GatewayTestCase):
         """
         for effect in ("reversible_write", "irreversible_write"):
             self.tool(f"notes.{effect}", effect=effect, idempotency_key=None)
-            with self.assertRaises(GatewayError) as caught:
+            with self.assertRaisesRegex(GatewayError, "^bad_input$"):
                 self.gateway()
-            self.assertEqual(caught.exception.code, "bad_input")
             self.registry.remove(f"notes.{effect}")
         gateway = self.gateway(approve=True)
         self.tool("notes.save", effect="irreversible_write", idempotency_key=None)
@@ -487,9 +486,8 @@ class HowATurnEnds(GatewayTestCase):
         gateway = await self.interrupted()
         self.assertTrue(gateway.finished)
         for refused in (gateway.request, lambda: gateway.turn(model())):
-            with self.assertRaises(GatewayError) as caught:
+            with self.assertRaisesRegex(GatewayError, "^interrupted$"):
                 refused()
-            self.assertEqual(caught.exception.code, "interrupted")
         self.assertFalse(gateway.interrupt())
         gateway.ask("Go on.")
         request = self.send(gateway)
@@ -664,9 +662,8 @@ class HowATurnEnds(GatewayTestCase):
                 await settle()
         self.valid(gateway)
         self.assertEqual(gateway.transcript[-1]["content"][0]["is_error"], True)
-        with self.assertRaises(GatewayError) as caught:
+        with self.assertRaisesRegex(GatewayError, "^interrupted$"):
             gateway.request()
-        self.assertEqual(caught.exception.code, "interrupted")
 
     async def test_a_cancel_of_the_consumer_comes_out_and_the_transcript_is_complete(self) -> None:
         """The cancel is raised after every call has its answer. Claims: C8-032."""
@@ -730,9 +727,8 @@ class HowATurnEnds(GatewayTestCase):
                 self.sent = []
                 self.budget = ResultBudget(ResultStore(self.folder / "results"))
                 gateway = await self.ready("orders")
-                with self.assertRaises(GatewayError) as caught:
+                with self.assertRaisesRegex(GatewayError, "^bad_input$"):
                     await self.play(gateway, call(f"a{number}"), wrong)  # type: ignore[arg-type]
-                self.assertEqual(caught.exception.code, "bad_input")
                 self.valid(gateway)
 
     async def test_a_call_that_the_executor_refuses_is_not_in_the_transcript(self) -> None:
@@ -749,9 +745,8 @@ class HowATurnEnds(GatewayTestCase):
         self.tool("orders.get")
         gateway = await self.ready("orders")
         for call_id in ("a", "s"):
-            with self.assertRaises(GatewayError) as caught:
+            with self.assertRaisesRegex(GatewayError, "^duplicate_call$"):
                 await self.play(gateway, call("a"), call(call_id))
-            self.assertEqual(caught.exception.code, "duplicate_call")
             self.valid(gateway)
         self.assertEqual(self.calls, ["orders.get A"])
 
@@ -818,9 +813,8 @@ class TheDoor(GatewayTestCase):
         gateway = await self.ready("orders")
         async with gateway.turn(model()) as turn:
             for refused in (gateway.request, lambda: gateway.ask("x"), lambda: gateway.turn(model())):
-                with self.assertRaises(GatewayError) as caught:
+                with self.assertRaisesRegex(GatewayError, "^turn_open$"):
                     refused()
-                self.assertEqual(caught.exception.code, "turn_open")
             async for _ in turn:
                 pass
 
@@ -829,9 +823,8 @@ class TheDoor(GatewayTestCase):
         gateway = await self.ready("orders")
         turn = gateway.turn(model(call("a")))
         gateway.interrupt()
-        with self.assertRaises(GatewayError) as caught:
+        with self.assertRaisesRegex(GatewayError, "^interrupted$"):
             await turn.__aenter__()
-        self.assertEqual(caught.exception.code, "interrupted")
         gateway.ask("Go on.")
         self.send(gateway)
 
@@ -850,13 +843,11 @@ class TheDoor(GatewayTestCase):
     def test_nothing_is_sent_before_somebody_asks(self) -> None:
         """Nor is an empty question one."""
         gateway = self.gateway()
-        with self.assertRaises(GatewayError) as caught:
+        with self.assertRaisesRegex(GatewayError, "^nothing_asked$"):
             gateway.request()
-        self.assertEqual(caught.exception.code, "nothing_asked")
         for nothing in ("", " \n", None, 7):
-            with self.assertRaises(GatewayError) as caught:
+            with self.assertRaisesRegex(GatewayError, "^bad_input$"):
                 gateway.ask(nothing)  # type: ignore[arg-type]
-            self.assertEqual(caught.exception.code, "bad_input")
         self.assertEqual(gateway.transcript, [])
 
     def test_one_name_is_no_collection_of_names(self) -> None:
@@ -873,9 +864,8 @@ class TheDoor(GatewayTestCase):
         gateway._transcript[:] = [message] * (MAX_MESSAGES - 2)
         gateway.turn(model())
         gateway._transcript[:] = [message] * (MAX_MESSAGES - 1)
-        with self.assertRaises(GatewayError) as caught:
+        with self.assertRaisesRegex(GatewayError, "^conversation_full$"):
             gateway.turn(model())
-        self.assertEqual(caught.exception.code, "conversation_full")
         gateway.ask("?")
         with self.assertRaises(GatewayError):
             gateway.ask("?")

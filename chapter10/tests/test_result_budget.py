@@ -171,9 +171,8 @@ class Empty(unittest.TestCase):
         """NaN, bytes, an object, a number as a key."""
         bad: list[Any] = [math.nan, b"x", object(), {1: 2}, [{"type": "x", "v": {1: 2}}]]
         for content in bad:
-            with self.subTest(content=content), self.assertRaises(BudgetError) as caught:
+            with self.subTest(content=content), self.assertRaisesRegex(BudgetError, "^bad_input$"):
                 visible_content("t", content)
-            self.assertEqual(str(caught.exception), "bad_input")
 
     def test_a_content_that_is_handed_out_is_a_copy(self) -> None:
         """Changing the blocks afterwards does not change the caller's."""
@@ -293,9 +292,8 @@ class Store(FolderTestCase):
         wrong: list[Any] = [-1, 1.0, True, None, "1"]
         for number in wrong:
             for part in ({"start": number}, {"max_chars": number}):
-                with self.subTest(part=part), self.assertRaises(BudgetError) as caught:
+                with self.subTest(part=part), self.assertRaisesRegex(BudgetError, "^bad_input$"):
                     self.store.read(stored.path, **part)
-                self.assertEqual(caught.exception.code, "bad_input")
 
     def test_a_path_that_was_not_given_out_is_not_read(self) -> None:
         """Outside, above, absolute, partial, of another label, of another type."""
@@ -308,9 +306,8 @@ class Store(FolderTestCase):
             "", None, 7,
         ]  # fmt: skip
         for path in bad:
-            with self.subTest(path=path), self.assertRaises(BudgetError) as caught:
+            with self.subTest(path=path), self.assertRaisesRegex(BudgetError, "^not_stored$"):
                 self.store.read(path)
-            self.assertEqual(str(caught.exception), "not_stored")
 
     @unittest.skipUnless(hasattr(os, "symlink"), "no symbolic links here")
     def test_links_are_not_followed(self) -> None:
@@ -403,9 +400,8 @@ class Store(FolderTestCase):
         """Bytes that are no UTF-8 are `result_not_read`, not an exception of the codec."""
         stored = self.store.save("x")
         (self.place / stored.path.split("/")[1]).write_bytes(b"\xff\xfe")
-        with self.assertRaises(ResultStoreError) as caught:
+        with self.assertRaisesRegex(ResultStoreError, "^result_not_read$"):
             self.store.read(stored.path)
-        self.assertEqual(str(caught.exception), "result_not_read")
 
     def test_fifty_megabytes_make_no_second_copy(self) -> None:
         """A result of 50 MB goes to disk, to a preview and into the state with less than 2 MB of memory more."""
@@ -877,9 +873,8 @@ class PerMessage(FolderTestCase):
         changed += [saved[:-1], saved.replace('"version":1', '"version":2'), saved + " ", "null", "[" * 100_000, ""]
         changed += [saved.encode("utf-8"), bytearray(saved, "utf-8"), None, 7]
         for text in changed:
-            with self.subTest(text=str(text)[:40]), self.assertRaises(BudgetError) as caught:
+            with self.subTest(text=str(text)[:40]), self.assertRaisesRegex(BudgetError, "^bad_state$"):
                 ReplacementState.from_text(text)
-            self.assertEqual(str(caught.exception), "bad_state")
         with mock.patch.object(result_budget, "MAX_STATE_CHARS", len(saved)):
             self.assertEqual(ReplacementState.from_text(saved), loaded)
         with mock.patch.object(result_budget, "MAX_STATE_CHARS", len(saved) - 1), self.assertRaises(BudgetError):
@@ -980,9 +975,8 @@ class PerMessage(FolderTestCase):
                 self.budget.apply(good + bad)
             self.assertEqual(self.budget.state, ReplacementState())
         with mock.patch.object(result_budget, "MAX_SEEN", 1):
-            with self.assertRaises(BudgetError) as caught:
+            with self.assertRaisesRegex(BudgetError, "^state_full$"):
                 self.budget.apply(good + turn(result("2", "x")))
-            self.assertEqual(caught.exception.code, "state_full")
             self.assertEqual(self.budget.state, ReplacementState())
             self.new_budget(state=ReplacementState()).apply(turn(result("2", "x")))  # one is as many as there may be
             self.budget.state.decide("0", SeenResult("0" * 64, 1), None)
