@@ -229,9 +229,8 @@ class WhatReachesAHandler(GatewayTestCase):
         """
         for effect in ("reversible_write", "irreversible_write"):
             self.tool(f"notes.{effect}", effect=effect, idempotency_key=None)
-            with self.assertRaises(GatewayError) as caught:
+            with self.assertRaisesRegex(GatewayError, "^bad_input$"):
                 self.gateway()
-            self.assertEqual(caught.exception.code, "bad_input")
             self.registry.remove(f"notes.{effect}")
         gateway = self.gateway(approve=True)
         self.tool("notes.save", effect="irreversible_write", idempotency_key=None)
@@ -389,37 +388,32 @@ class WhatTheModelReads(GatewayTestCase):
         """Their parameters stand in the head of every request; what goes beyond them is not run."""
         gateway = self.gateway()
         gateway.ask("?")
-        searching, reading = (tool["parameters"] for tool in gateway.request().tools)
-        self.assertEqual(
-            searching,
-            {
-                "type": "object",
-                "properties": {
+        expected: list[tuple[dict[str, Any], list[str]]] = [
+            (
+                {
                     "query": {"type": "string", "minLength": 1, "maxLength": 1000},
                     "limit": {"type": "integer", "minimum": 1, "maximum": 20},
                 },
-                "required": ["query"],
-                "additionalProperties": False,
-            },
-        )
-        self.assertEqual(
-            reading,
-            {
-                "type": "object",
-                "properties": {
+                ["query"],
+            ),
+            (
+                {
                     "path": {"type": "string", "maxLength": 200},
                     "start": {"type": "integer", "minimum": 0},
                     "max_chars": {"type": "integer", "minimum": 1, "maximum": 100_000},
                 },
-                "required": ["path"],
-                "additionalProperties": False,
-            },
-        )
-        for spec, seconds in ((gateway._search_spec(), 10), (gateway._read_spec(), 60)):
-            self.assertEqual((spec.max_attempts, spec.timeout_seconds), (1, seconds))
+                ["path"],
+            ),
+        ]
         self.assertEqual(
-            [gateway._search_spec().concurrency_safe, gateway._read_spec().concurrency_safe], [False, True]
+            [tool["parameters"] for tool in gateway.request().tools],
+            [
+                {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+                for properties, required in expected
+            ],
         )
+        for spec, seconds, is_safe in ((gateway._search_spec(), 10, False), (gateway._read_spec(), 60, True)):
+            self.assertEqual((spec.max_attempts, spec.timeout_seconds, spec.concurrency_safe), (1, seconds, is_safe))
         with self.assertLogs("chapter10.companions.tools.registry"):
             results = await self.play(
                 gateway,
@@ -492,9 +486,8 @@ class HowATurnEnds(GatewayTestCase):
         gateway = await self.interrupted()
         self.assertTrue(gateway.finished)
         for refused in (gateway.request, lambda: gateway.turn(model())):
-            with self.assertRaises(GatewayError) as caught:
+            with self.assertRaisesRegex(GatewayError, "^interrupted$"):
                 refused()
-            self.assertEqual(caught.exception.code, "interrupted")
         self.assertFalse(gateway.interrupt())
         gateway.ask("Go on.")
         request = self.send(gateway)
@@ -502,74 +495,63 @@ class HowATurnEnds(GatewayTestCase):
         self.assertEqual(kinds, ["tool_result"] * 4 + ["text"])
 
     async def test_a_stream_that_breaks_keeps_the_calls_that_came(self) -> None:
-        """Their answers stand in the transcript and the error comes out at the end of the turn."""
+        """Their answers stand in the transcript and the error comes out at the end of the turn.
+
+        A cancel that nobody here asked for does not look like a complete answer either.
+        """
         self.tool("orders.get")
         self.waiting("notes.save", "reversible_write")
-        gateway = await self.ready("orders", "notes")
-
-        def fail() -> None:
-            raise ConnectionResetError
-
-        with self.assertRaises(ConnectionResetError):
-            await self.play(gateway, call("a"), call("b", "notes.save"), fail)
-        self.valid(gateway)
-        first, second = gateway.transcript[-1]["content"]
-        self.assertEqual(first["content"], "orders.get A")
-        self.assertIn("given up", second["content"])
-        self.assertFalse(gateway.finished)
-        self.send(gateway)
+        for number, broken in enumerate((ConnectionResetError, asyncio.CancelledError)):
+            self.sent = []
+            self.budget = ResultBudget(ResultStore(self.folder / str(number)))
+            gateway = await self.ready("orders", "notes")
+            fail = mock.Mock(side_effect=broken)
+            task = asyncio.create_task(self.play(gateway, call("a"), call("b", "notes.save"), fail))
+            for _ in range(5):
+                await settle()
+            self.open_doors()
+            self.door("A").set()  # too late: the call was given up when the stream ended
+            with self.assertRaises((ConnectionResetError, GatewayError)) as caught:
+                await task
+            if isinstance(caught.exception, GatewayError):
+                self.assertEqual(caught.exception.code, "stream_cancelled")
+            self.assertEqual(isinstance(caught.exception, GatewayError), broken is asyncio.CancelledError)
+            self.doors.clear()
+            self.valid(gateway)
+            first, second = gateway.transcript[-1]["content"]
+            self.assertEqual(first["content"], "orders.get A")
+            self.assertIn("given up", second["content"])
+            self.assertFalse(gateway.finished)
+            self.send(gateway)
 
     async def test_a_stream_that_breaks_without_a_call_leaves_no_trace(self) -> None:
         """Half a sentence is not kept; the same request can be sent again."""
         gateway = self.gateway()
         gateway.ask("?")
         before = self.send(gateway).messages
-
-        def fail() -> None:
-            raise ConnectionResetError
-
+        fail = mock.Mock(side_effect=ConnectionResetError)
         for script in ((text("It is"), fail), (fail,)):
             with self.assertRaises(ConnectionResetError):
                 await self.play(gateway, *script)
             self.assertFalse(gateway.finished)
             self.assertEqual(self.send(gateway).messages, before)
 
-    async def test_a_stream_that_cancels_itself_is_an_error_and_no_end(self) -> None:
-        """A cancel that nobody here asked for does not look like a complete answer."""
+    async def test_an_error_of_the_consumer_comes_out_and_the_transcript_is_complete(self) -> None:
+        """What it raises is not covered by anything, not even by an error of the stream that comes first."""
         self.tool("orders.get")
-        self.waiting("notes.save", "reversible_write")
-        gateway = await self.ready("orders", "notes")
-
-        def cancel() -> None:
-            raise asyncio.CancelledError
-
-        task = asyncio.create_task(self.play(gateway, call("a"), call("b", "notes.save"), cancel))
-        for _ in range(5):
-            await settle()
-        self.open_doors()
-        self.door("A").set()  # too late: the call was given up when the stream ended
-        with self.assertRaises(GatewayError) as caught:
-            await task
-        self.assertEqual(caught.exception.code, "stream_cancelled")
-        self.valid(gateway)
-        first, second = gateway.transcript[-1]["content"]
-        self.assertEqual(first["content"], "orders.get A")
-        self.assertIn("given up", second["content"])
-
-    async def test_an_error_of_the_consumer_goes_before_one_of_the_stream(self) -> None:
-        """Both happen; what the consumer raised is what comes out of its own block."""
-        self.tool("orders.get")
-        gateway = await self.ready("orders")
-
-        def fail() -> None:
-            raise ConnectionResetError
-
-        with self.assertRaises(ZeroDivisionError):
-            async with gateway.turn(model(call("a"), fail)) as turn:
-                async for _ in turn:
-                    await settle()
-                    raise ZeroDivisionError
-        self.valid(gateway)
+        for number, stream_fails in enumerate((False, True)):
+            self.sent = []
+            self.budget = ResultBudget(ResultStore(self.folder / str(number)))
+            gateway = await self.ready("orders")
+            fail = mock.Mock(side_effect=ConnectionResetError)
+            with self.assertRaises(ZeroDivisionError):
+                async with gateway.turn(model(call("a"), fail if stream_fails else call("b"))) as turn:
+                    async for _ in turn:
+                        if stream_fails:
+                            await settle()
+                        raise ZeroDivisionError
+            self.valid(gateway)
+            self.assertEqual(gateway.transcript[-1]["content"][0]["tool_use_id"], "a")
 
     async def test_half_a_character_never_gets_into_a_request(self) -> None:
         """The user's text is refused, the model's is repaired, joined where two halves belong together."""
@@ -680,20 +662,8 @@ class HowATurnEnds(GatewayTestCase):
                 await settle()
         self.valid(gateway)
         self.assertEqual(gateway.transcript[-1]["content"][0]["is_error"], True)
-        with self.assertRaises(GatewayError) as caught:
+        with self.assertRaisesRegex(GatewayError, "^interrupted$"):
             gateway.request()
-        self.assertEqual(caught.exception.code, "interrupted")
-
-    async def test_an_error_of_the_consumer_comes_out_and_the_transcript_is_complete(self) -> None:
-        """What the consumer raises is not covered by anything."""
-        self.tool("orders.get")
-        gateway = await self.ready("orders")
-        with self.assertRaises(ZeroDivisionError):
-            async with gateway.turn(model(call("a"), call("b"))) as turn:
-                async for _ in turn:
-                    raise ZeroDivisionError
-        self.valid(gateway)
-        self.assertEqual(gateway.transcript[-1]["content"][0]["tool_use_id"], "a")
 
     async def test_a_cancel_of_the_consumer_comes_out_and_the_transcript_is_complete(self) -> None:
         """The cancel is raised after every call has its answer. Claims: C8-032."""
@@ -757,9 +727,8 @@ class HowATurnEnds(GatewayTestCase):
                 self.sent = []
                 self.budget = ResultBudget(ResultStore(self.folder / "results"))
                 gateway = await self.ready("orders")
-                with self.assertRaises(GatewayError) as caught:
+                with self.assertRaisesRegex(GatewayError, "^bad_input$"):
                     await self.play(gateway, call(f"a{number}"), wrong)  # type: ignore[arg-type]
-                self.assertEqual(caught.exception.code, "bad_input")
                 self.valid(gateway)
 
     async def test_a_call_that_the_executor_refuses_is_not_in_the_transcript(self) -> None:
@@ -776,9 +745,8 @@ class HowATurnEnds(GatewayTestCase):
         self.tool("orders.get")
         gateway = await self.ready("orders")
         for call_id in ("a", "s"):
-            with self.assertRaises(GatewayError) as caught:
+            with self.assertRaisesRegex(GatewayError, "^duplicate_call$"):
                 await self.play(gateway, call("a"), call(call_id))
-            self.assertEqual(caught.exception.code, "duplicate_call")
             self.valid(gateway)
         self.assertEqual(self.calls, ["orders.get A"])
 
@@ -845,9 +813,8 @@ class TheDoor(GatewayTestCase):
         gateway = await self.ready("orders")
         async with gateway.turn(model()) as turn:
             for refused in (gateway.request, lambda: gateway.ask("x"), lambda: gateway.turn(model())):
-                with self.assertRaises(GatewayError) as caught:
+                with self.assertRaisesRegex(GatewayError, "^turn_open$"):
                     refused()
-                self.assertEqual(caught.exception.code, "turn_open")
             async for _ in turn:
                 pass
 
@@ -856,9 +823,8 @@ class TheDoor(GatewayTestCase):
         gateway = await self.ready("orders")
         turn = gateway.turn(model(call("a")))
         gateway.interrupt()
-        with self.assertRaises(GatewayError) as caught:
+        with self.assertRaisesRegex(GatewayError, "^interrupted$"):
             await turn.__aenter__()
-        self.assertEqual(caught.exception.code, "interrupted")
         gateway.ask("Go on.")
         self.send(gateway)
 
@@ -877,13 +843,11 @@ class TheDoor(GatewayTestCase):
     def test_nothing_is_sent_before_somebody_asks(self) -> None:
         """Nor is an empty question one."""
         gateway = self.gateway()
-        with self.assertRaises(GatewayError) as caught:
+        with self.assertRaisesRegex(GatewayError, "^nothing_asked$"):
             gateway.request()
-        self.assertEqual(caught.exception.code, "nothing_asked")
         for nothing in ("", " \n", None, 7):
-            with self.assertRaises(GatewayError) as caught:
+            with self.assertRaisesRegex(GatewayError, "^bad_input$"):
                 gateway.ask(nothing)  # type: ignore[arg-type]
-            self.assertEqual(caught.exception.code, "bad_input")
         self.assertEqual(gateway.transcript, [])
 
     def test_one_name_is_no_collection_of_names(self) -> None:
@@ -900,9 +864,8 @@ class TheDoor(GatewayTestCase):
         gateway._transcript[:] = [message] * (MAX_MESSAGES - 2)
         gateway.turn(model())
         gateway._transcript[:] = [message] * (MAX_MESSAGES - 1)
-        with self.assertRaises(GatewayError) as caught:
+        with self.assertRaisesRegex(GatewayError, "^conversation_full$"):
             gateway.turn(model())
-        self.assertEqual(caught.exception.code, "conversation_full")
         gateway.ask("?")
         with self.assertRaises(GatewayError):
             gateway.ask("?")
@@ -920,37 +883,28 @@ class TheDoor(GatewayTestCase):
 class ProgressFromThreads(GatewayTestCase):
     """A handler in a thread reports through the loop."""
 
-    async def test_progress_of_a_thread_comes_before_its_result_and_in_order(self) -> None:
-        """The event loop hears all three, then the result. Claims: C8-034, C8-035, C8-041."""
+    async def test_progress_comes_before_its_result_and_in_order(self) -> None:
+        """From a thread by way of the loop, and from a coroutine at once. Claims: C8-034, C8-035, C8-041."""
 
-        def slow(order_id: str, context: CallContext) -> str:
+        def in_a_thread(order_id: str, context: CallContext) -> str:
             for step in range(3):
                 context.progress(step)
             return "done"
 
-        self.tool("orders.get", slow, context_argument="context")
+        async def in_the_loop(order_id: str, context: CallContext) -> str:
+            return in_a_thread(order_id, context)
+
+        self.tool("orders.get", in_a_thread, context_argument="context")
+        self.tool("orders.find", in_the_loop, context_argument="context")
         gateway = await self.ready("orders")
-        seen = []
-        async with gateway.turn(model(call("a"))) as turn:
-            async for update in turn:
-                message = update.message
-                seen.append(message.data if isinstance(message, Progress) else message.content)
-        self.assertEqual(seen, [0, 1, 2, "done"])
-
-    async def test_progress_of_a_coroutine_comes_too(self) -> None:
-        """In the loop's own thread nothing is put off."""
-
-        async def talks(order_id: str, context: CallContext) -> str:
-            context.progress("half")
-            return "done"
-
-        self.tool("orders.get", talks, context_argument="context")
-        gateway = await self.ready("orders")
-        seen = []
-        async with gateway.turn(model(call("a"))) as turn:
-            async for update in turn:
-                seen.append(type(update.message).__name__)
-        self.assertEqual(seen, ["Progress", "ToolResult"])
+        for name in ("orders.get", "orders.find"):
+            seen = []
+            async with gateway.turn(model(call(name, name))) as turn:
+                async for update in turn:
+                    message = update.message
+                    seen.append(message.data if isinstance(message, Progress) else message.content)
+            self.assertEqual(seen, [0, 1, 2, "done"])
+            self.send(gateway)
 
     async def test_a_thread_that_reports_to_a_busy_loop_keeps_the_newest(self) -> None:
         """Ten thousand reports while the loop does something else take the place of a hundred."""

@@ -201,7 +201,7 @@ _ALL: Final = (
                 ),
                 at(_T6, _MATRIX, "T6-040"),
                 ToolRegistry.invoke,
-                "test_registry.Repetition.test_a_write_that_times_out_is_not_written_again",
+                "test_registry.Repetition.test_a_write_is_repeated_only_if_it_was_surely_not_done",
                 also=("matrix.31.outcome", "matrix.33.status query says", "matrix.33.calls"),
             ),
             question(
@@ -224,7 +224,7 @@ _ALL: Final = (
                 ),
                 at(_T6, _MATRIX, "T6-038"),
                 ToolRegistry.invoke,
-                "test_registry.Permission.test_without_the_permission_nothing_is_called",
+                "test_registry.Permission.test_a_refusal_is_not_repeated",
                 also=("found_and_callable.changed", "found_and_callable.calls"),
             ),
         ),

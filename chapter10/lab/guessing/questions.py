@@ -381,7 +381,7 @@ AREAS: Final[Mapping[str, Area]] = {
                 ),
                 section=_SCHEDULER,
                 code=StreamingToolExecutor.add,
-                test="test_executor.Scheduling.test_a_wrong_order_of_the_model_is_kept",
+                test="test_executor.Scheduling.test_calls_run_as_they_were_written",
             ),
             Question(
                 name="moved",
