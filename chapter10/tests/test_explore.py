@@ -10,23 +10,24 @@ import unittest
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from types import ModuleType
 
 from chapter10 import jobs
+from chapter10.companions.work.living_store import LivingStore
 from chapter10.experiments import reports_folder
+from chapter10.jobs import JobStore
 from chapter10.lab.histories import explore
 from chapter10.lab.histories.explorer import Answers, Exploration, Explorer, counterexample
-from chapter10.lab.histories.guards import GUARDS, Guard, jobs_without
+from chapter10.lab.histories.guards import GUARDS, jobs_without
 from chapter10.lab.histories.invariants import INVARIANTS, Seen, first_broken
-from chapter10.lab.histories.world import EMPTY, Action, Bench, Content, Row, Step, World
+from chapter10.lab.histories.world import CHAPTER_VERBS, EMPTY, Action, Bench, Content, Row, Step, World
 
 SMALL = World(until=3, deadline=3)
 QUEUED = Row(1, "alice", "report", "{}", "queued", 0, 2, 4, 0, None, 0, 0, None, None)
 RUNNING = QUEUED._replace(state="running", attempt=1, lease_until=2)
 
 
-def explored(world: World, module: ModuleType = jobs, limit: int | None = None) -> Exploration:
-    return Explorer(world, module, limit=limit).run()
+def explored(world: World, store: type[JobStore] = LivingStore, limit: int | None = None) -> Exploration:
+    return Explorer(world, store, limit=limit).run()
 
 
 @cache
@@ -65,6 +66,17 @@ class EveryHistory(unittest.TestCase):
         self.assertTrue(seen.finished)
         self.assertGreater(seen.states, 10_000)
         self.assertGreater(seen.transitions, 100_000)
+
+    def test_every_promise_holds_on_every_step_of_the_chapters_store(self) -> None:
+        """The same, one tick shorter, for the store without renewal and sweeping.
+
+        Claims: C10-158, C10-213, C10-234, C10-235.
+        """
+        seen = explored(World(until=4, verbs=CHAPTER_VERBS), JobStore)
+
+        self.assertIsNone(seen.broken)
+        self.assertTrue(seen.finished)
+        self.assertGreater(seen.states, 3_000)
 
     def test_two_owners_do_not_touch_each_other_in_any_history(self) -> None:
         """Two jobs of two owners, one place in the queue, a sweeper: no call reaches across.
@@ -238,12 +250,16 @@ class TheInvariantsBite(unittest.TestCase):
         self.assertEqual(set(cases), {invariant.number for invariant in INVARIANTS})
 
     def test_a_job_that_nothing_ends_is_found(self) -> None:
-        """A store whose claim never buries leaves a job for ever, and J11 says so.
+        """A store whose claim never hands out or ends anything leaves a job for ever, and J11 says so.
 
         Claims: C10-202.
         """
-        guard = Guard("all.claim", "", (), ("if self._bury(db, job, now) is not None:", "if job.attempt:"))
-        broken = explored(World(verbs=frozenset()), jobs_without(guard)).broken
+
+        class Idle(LivingStore):
+            def claim(self, *given: object, **named: object) -> None:
+                return None
+
+        broken = explored(World(verbs=frozenset()), Idle).broken
 
         assert broken is not None
         self.assertEqual("J11", broken.number)
@@ -277,11 +293,11 @@ class TheCommand(unittest.TestCase):
 
     def test_it_prints_counts_and_promises(self) -> None:
         """The size of what was seen and every promise by number."""
-        code, text = printed("--until", "1", "--workers", "1")
-
-        self.assertEqual(0, code)
-        self.assertRegex(text, r"states \d+, transitions \d+, depth \d+")
-        self.assertIn("J11", text)
+        for more in ((), ("--chapter",)):
+            code, text = printed("--until", "1", "--workers", "1", *more)
+            self.assertEqual(0, code)
+            self.assertRegex(text, r"states \d+, transitions \d+, depth \d+")
+            self.assertIn("J11", text)
 
 
 class TheBench(unittest.TestCase):
