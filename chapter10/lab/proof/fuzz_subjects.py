@@ -243,7 +243,7 @@ def _jobs(_: Path, make: Any = JobStore) -> Iterator[Bench]:
 
         def usable() -> bool:
             try:
-                return store.result("alice", done) == expected
+                return bool(store.result("alice", done) == expected)
             except Exception as error:  # removed by a prune that was asked for in earnest
                 return getattr(error, "code", "") in ("result_expired", "not_found")
 
