@@ -14,7 +14,7 @@ from unittest import mock
 from chapter10.lab.console.textio import main_guard
 from chapter10.lab.histories.guards import GUARDS, line_of
 from chapter10.lab.proof import claim_map
-from chapter10.lab.proof.claim_map import PAGE, main, page, problems
+from chapter10.lab.proof.claim_map import PAGE, main, pages, problems
 from chapter10.lab.proof.claims import (
     KINDS,
     Claim,
@@ -99,15 +99,14 @@ class EveryClaim(unittest.TestCase):
 
     def test_the_list_names_no_place_in_the_code(self) -> None:
         """Places are found when the map is read; a written one would go out of date."""
-        text = (TOP / "chapter10" / "lab" / "claims.toml").read_text(encoding="utf-8")
+        text = (TOP / "chapter10" / "lab" / "proof" / "claims.toml").read_text(encoding="utf-8")
         rows = "\n".join(line for line in text.splitlines() if not line.startswith(("#", "unguarded", "prose")))
         self.assertNotRegex(rows, r"\w\.py\b|\bline \d|test_[a-z]+_[a-z]")
 
     def test_every_room_exists(self) -> None:
         """`room` is a module, or the documents beside the code."""
-        for room in {claim.room for claim in claims()} - {"documents"}:
-            places = [TOP / "chapter10" / folder / f"{room}.py" for folder in ("", "companions")]
-            self.assertTrue(any(place.is_file() for place in places), room)
+        modules = {path.stem for path in (TOP / "chapter10").rglob("*.py") if "tests" not in path.parts}
+        self.assertEqual({claim.room for claim in claims()} - modules, {"documents"})
 
 
 class TheFigures(unittest.TestCase):
@@ -226,33 +225,26 @@ class TheCommand(unittest.TestCase):
         self.assertIn("\\u", said)
 
 
-class ThePage(unittest.TestCase):
-    """`reports/claim-map.md`."""
+class ThePages(unittest.TestCase):
+    """`reports/claim-map.md` and a page for each part of the book."""
 
-    def test_it_is_fresh(self) -> None:
+    def test_they_are_fresh(self) -> None:
         """After a change of docstrings: `python -m chapter10 claims --write`."""
         code, out, _ = call("--check")
-        self.assertEqual((code, out), (0, f"[OK] {PAGE}: as a new run gives it\n"))
+        self.assertEqual((code, out), (0, f"[OK] {PAGE}, the pages beside it: as a new run gives them\n"))
 
-    def test_it_has_a_row_for_each_claim_and_no_line_numbers(self) -> None:
-        """Written twice it is the same, and an edit above a function does not change it."""
-        text = page(whole())
-        self.assertEqual(text, page(read_map(parse=parsed)))
-        rows = re.findall(r"^\| ((?:C10|C8|T6|I4)-\d{3}) \|", text, re.MULTILINE)
-        self.assertEqual(rows, list(whole().claims))
-        self.assertNotRegex(text, r"\.py:\d")
+    def test_they_have_a_row_for_each_claim_and_no_line_numbers(self) -> None:
+        """Written twice they are the same, and an edit above a function does not change them."""
+        texts = pages(whole())
+        self.assertEqual(texts, pages(read_map(parse=parsed)))
+        rows = re.findall(r"^\| ((?:C10|C8|T6|I4)-\d{3}) \|", "\n".join(texts.values()), re.MULTILINE)
+        self.assertEqual(sorted(rows), sorted(whole().claims))
+        self.assertNotRegex("".join(texts.values()), r"\.py:\d")
         moved = {
             name: [place.__class__(place.path, place.name, place.line + 7) for place in places]
             for name, places in whole().promised.items()
         }
-        self.assertEqual(page(Map(whole().claims, moved, whole().proved, whole().broken)), text)
-
-    def test_links_to_guards_exist(self) -> None:
-        """Each guard's heading in the page of guards is where the map points."""
-        headings = re.findall(r"^## (\S+)$", (TOP / "reports" / "guards.md").read_text(encoding="utf-8"), re.MULTILINE)
-        anchors = {heading.replace(".", "") for heading in headings}
-        for anchor in re.findall(r"\(guards\.md#([^)]+)\)", page(whole())):
-            self.assertIn(anchor, anchors)
+        self.assertEqual(pages(Map(whole().claims, moved, whole().proved, whole().broken)), texts)
 
 
 class Reading(unittest.TestCase):

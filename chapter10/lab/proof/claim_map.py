@@ -61,6 +61,7 @@ _HEAD: Final = """\
 书里每一句可以由程序检查的话：在代码的哪里承诺或守住，由哪个测试证明。由程序从源码写成，不手改。
 Every sentence of the chapter and of its three companion documents that a program can check: where the code
 promises or guards it, and a test that proves it. Written from the sources by a program, never by hand.
+产品事实核对至 2026-09-07。Product facts are as of 2026-09-07: lock your client version.
 
 ```text
 python -m chapter10 claims --claim {example}    one claim: its lines as they are now, every test, what breaks it
