@@ -44,7 +44,7 @@ from chapter10.lab.console.textio import (
 )
 from chapter10.lab.evidence.evidence import differences, replace_together, say_differences
 from chapter10.lab.histories.explorer import Answers, Broken, Exploration, Explorer, counterexample
-from chapter10.lab.histories.guards import GUARDS
+from chapter10.lab.histories.guards import GUARDS, Guard
 from chapter10.lab.histories.invariants import INVARIANTS, Invariant
 from chapter10.lab.histories.world import Action, World
 
@@ -75,7 +75,12 @@ World: 1 job, 2 workers, 2 attempts, clock 0 to 5.
 | 承诺 / promise | | 数据库里的约束 / constraint in the schema |
 |---|---|---|
 {promises}
-"""
+
+| 防护 / guard | 为什么 / why | 步 / steps | 破坏 / breaks |
+|---|---|---:|---|
+{index}
+
+{sections}"""
 
 
 def lanes(broken: Broken) -> list[Event]:
@@ -111,28 +116,35 @@ def guards_page(seen: Exploration | None = None, answers: Answers | None = None)
         f"| {i.number} | {i.sentence} | {', '.join(f'`{name}`' for name in i.constraints) or '-'} |"
         for i in _promises()
     )
+    found = {guard: counterexample(guard, answers).broken for guard in GUARDS}
+    index = "\n".join(
+        f"| [{guard.name}](#{guard.name.replace('.', '')}) | {guard.sentence} | "
+        + (f"{len(lanes(broken))} | {broken.number} |" if broken else "- | - |")
+        for guard, broken in found.items()
+    )
     counts = {name: getattr(seen, name) for name in ("states", "transitions", "depth", "contents", "calls")}
-    parts = [_HEAD.format(example="stale_attempt.finish", promises=promises, **counts)]
-    for guard in GUARDS:
-        broken = counterexample(guard, answers).broken
-        parts.append(f"## {guard.name}\n\n{_capital(guard.sentence)} ({', '.join(guard.claims)}).\n")
-        if broken is None:
-            parts.append("**没有反例 / No counterexample was found.**\n")
-            continue
-        parts.append(f"没有它 / without it **{broken.number}** breaks, *{broken.sentence}*: {broken.wrong}.\n")
-        parts.append(f"```text\n{text_lanes(lanes(broken))}\n```\n")
-        parts.append(f"```mermaid\n{mermaid_sequence(lanes(broken), 'job store')}\n```\n")
-    return "\n".join(parts)
+    sections = "\n".join(_section(guard, broken) for guard, broken in found.items())
+    return _HEAD.format(
+        example="stale_attempt.finish", promises=promises, index=index, sections=sections, **counts
+    )
+
+
+def _section(guard: Guard, broken: Broken | None) -> str:
+    """Return what the page says of one guard."""
+    head = f"## {guard.name}\n\n{guard.sentence[0].upper()}{guard.sentence[1:]} ({', '.join(guard.claims)}).\n\n"
+    if broken is None:
+        return f"{head}**没有反例 / No counterexample was found.**\n"
+    return (
+        f"{head}没有它 / without it **{broken.number}** breaks, *{broken.sentence}*: {broken.wrong}.\n\n"
+        f"```text\n{text_lanes(lanes(broken))}\n```\n\n"
+        f"```mermaid\n{mermaid_sequence(lanes(broken), 'job store')}\n```\n"
+    )
 
 
 def _promises() -> list[Invariant]:
     """Return the promises in the order of their numbers, each once."""
     named = {invariant.number: invariant for invariant in reversed(INVARIANTS)}
     return sorted(named.values(), key=lambda invariant: int(invariant.number[1:]))
-
-
-def _capital(sentence: str) -> str:
-    return sentence[0].upper() + sentence[1:]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
