@@ -16,19 +16,14 @@ D4  A broken machine looks different from a caller's mistake: `StoreError` with 
     `sqlite3.IntegrityError` that it is, after the rollback.
 D5  A file belongs to one kind of store (`application_id`) and has a version (`user_version`). An
     older version is upgraded in place, a newer one and a stranger's file are refused untouched.
-D6  Of several processes that write, none is left out for long: they take turns, where the system has the
-    locks for it (see `turnstile`), and who got none within a second asks again every second. D1 to D5 hold
-    without that.
 
 It works from SQLite 3.34 up and uses neither `RETURNING` nor `STRICT`. It does not survive a disk
 that lies about having written. A `Database` belongs to the thread that made it, and its
-transactions do not nest.
+transactions do not nest. Who writes next is SQLite's choice; `companions.work.turnstile` makes it fair.
 
-A process that is stopped within a transaction (SIGSTOP, a debugger, a machine put to sleep) and lives on
-keeps SQLite's write lock until it goes on or ends; nobody can take it away, because what it was about to
-write may come at any moment. Meanwhile whoever wants to write is told `store_busy`, and in WAL mode whoever
-reads goes on. Transactions here are a few statements long, so this needs bad luck; ending that process
-ends it, and nothing of its transaction is stored.
+A process that is stopped within a transaction (SIGSTOP, a debugger, a machine put to sleep) keeps the
+write lock until it goes on or ends. Meanwhile whoever wants to write is told `store_busy`, and in WAL
+mode whoever reads goes on. Ending that process ends it, and nothing of its transaction is stored.
 Source: the chapter's section on job state in the database (claims C10-150, C10-153, C10-154).
 """
 
@@ -36,25 +31,20 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Final
 
 from chapter10.canonical import CodedError
-from chapter10.companions.work.turnstile import Turnstile
+from chapter10.limits import is_seconds
 
-__all__ = ["BUSY_SECONDS", "MAX_BUSY_SECONDS", "Database", "StoreError", "Transaction"]
+__all__ = ["BUSY_SECONDS", "MAX_BUSY_SECONDS", "Database", "StoreError", "Transaction", "is_busy"]
 
 BUSY_SECONDS: Final = 10.0
 """How long a call waits for another process to let go of the write lock, by default."""
 MAX_BUSY_SECONDS: Final = 24 * 60 * 60.0
 """The longest such wait; SQLite counts it in milliseconds and in 32 bits."""
 
-_NO_FILE: Final = (":memory:", b":memory:")
-_BEGIN: Final = "BEGIN IMMEDIATE"
-_PIECE_SECONDS: Final = 1.0
-"""How long SQLite waits at a time for who has no turn; then the turn is asked for again."""
 _WAL_LIMIT_BYTES: Final = 16 * 1024 * 1024
 _JOURNAL_TRIES: Final = 100
 # SQLITE_PROTOCOL: too many processes raced for the first lock of a WAL file; it passes, as the others do.
@@ -81,88 +71,43 @@ class StoreError(CodedError, RuntimeError):
 class Transaction:
     """`with database.write():` one `BEGIN IMMEDIATE` … `COMMIT`, or `ROLLBACK` on any error."""
 
-    __slots__ = ("_busy_seconds", "_clock", "_connection", "_turnstile")
-
-    def __init__(
-        self,
-        connection: sqlite3.Connection,
-        turnstile: Turnstile,
-        busy_seconds: float,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
-        self._turnstile = turnstile
-        self._busy_seconds = busy_seconds
-        self._clock = clock
 
     def __enter__(self) -> sqlite3.Connection:
-        connection = self._connection
         try:
-            if connection.in_transaction:
-                # Ctrl-C can strike between a block and its `__exit__`. What that left open was never
-                # committed and holds the write lock against everybody.
-                connection.execute("ROLLBACK")
-            if self._turnstile.enter():
-                connection.execute(_BEGIN)
-            else:
-                self._begin_without_turn()
+            if self._connection.in_transaction:
+                # Ctrl-C struck between a block and its `__exit__`; what that left open was never committed.
+                self._connection.execute("ROLLBACK")
+            self._begin()
         except BaseException as error:
-            # Not only a BEGIN that failed: an interrupt may come right after one that did not.
-            self._rollback()
-            if _is_machine_error(error):
-                raise _store_error(error) from error
+            self._rollback(error)
             raise
-        return connection
+        return self._connection
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if error is None:
-            try:
-                self._connection.execute("COMMIT")
-                self._turnstile.leave()
-                return
-            except BaseException as failed:
-                self._rollback()
-                if _is_machine_error(failed):
-                    raise _store_error(failed) from failed
-                raise
-        self._rollback()
-        if _is_machine_error(error):
-            raise _store_error(error) from error
-
-    def _begin_without_turn(self) -> None:
-        """Begin beside others that may take turns, within the busy time.
-
-        SQLite's own wait loses against them, so it is made in pieces, and between two the turnstile is asked again.
-        """
-        until = self._clock() + self._busy_seconds
-        let_in = False
+        if error is not None:
+            self._rollback(error)
+            return
         try:
-            while True:
-                left = max(0.0, until - self._clock())
-                seconds = left if let_in else min(left, _PIECE_SECONDS)
-                self._connection.execute(f"PRAGMA busy_timeout={round(seconds * 1000)}")
-                try:
-                    self._connection.execute(_BEGIN)
-                    return
-                except sqlite3.Error as error:
-                    if let_in or not left or not _is_busy(error):
-                        raise
-                self._turnstile.leave()
-                let_in = self._turnstile.enter()
-        finally:
-            self._connection.execute(f"PRAGMA busy_timeout={round(self._busy_seconds * 1000)}")
+            self._connection.execute("COMMIT")
+        except BaseException as failed:
+            self._rollback(failed)
+            raise
 
-    def _rollback(self) -> None:
-        # After a full disk SQLite has rolled back by itself, and the connection may have been closed in
-        # the block: then this fails too, with an error that must not hide the first one.
+    def _begin(self) -> None:
+        self._connection.execute("BEGIN IMMEDIATE")
+
+    def _rollback(self, error: BaseException) -> None:
+        """Take everything back; where the machine failed, raise the `StoreError` that says so."""
         try:
             self._connection.execute("ROLLBACK")
         except sqlite3.Error:
-            pass
-        finally:
-            self._turnstile.leave()
+            pass  # rolled back already (a full disk), or closed: this must not hide the first error
+        if isinstance(error, sqlite3.Error) and not isinstance(error, sqlite3.IntegrityError):
+            raise _store_error(error) from error
 
 
 class Database:
@@ -171,7 +116,7 @@ class Database:
     `path`: a file (`:memory:` gives a private one). `application_id`: a number that marks our kind of
     file. `migrations`: SQL scripts; the file's version is how many of them have run, each in one
     transaction with the number. `busy_seconds`: how long to wait for another process's lock, 0 to
-    `MAX_BUSY_SECONDS`; waits for a turn make it two seconds longer at most.
+    `MAX_BUSY_SECONDS`.
 
     Raises `StoreError` when the path cannot be opened or is not ours.
     """
@@ -186,24 +131,22 @@ class Database:
         migrations: Sequence[str],
         busy_seconds: float = BUSY_SECONDS,
     ) -> None:
+        if not is_seconds(busy_seconds, 0) or busy_seconds > MAX_BUSY_SECONDS:
+            raise StoreError("store_unavailable", f"busy_seconds is not from 0 to {MAX_BUSY_SECONDS:.0f}")
         try:
             name = os.fspath(path)
         except TypeError as error:
             raise StoreError("store_unavailable", "not a path") from error
         if not name:  # SQLite would make a nameless file and delete it at the end
             raise StoreError("store_unavailable", "an empty path")
-        _check_busy_seconds(busy_seconds)
         try:
             self.connection = sqlite3.connect(name, timeout=busy_seconds, isolation_level=None, cached_statements=256)
         except (sqlite3.Error, ValueError) as error:  # ValueError: a NUL in the name
             raise _store_error(error) from error
-        self._busy_seconds = busy_seconds
-        self._turnstile = Turnstile(None if name in _NO_FILE else os.fsdecode(name), busy_seconds)
         try:
             self._prepare(application_id, migrations)
         except BaseException:
-            self.connection.close()
-            self._turnstile.close()
+            self.close()
             raise
 
     def write(self) -> Transaction:
@@ -211,7 +154,7 @@ class Database:
 
         Raises `StoreError`; a `sqlite3.IntegrityError` passes through after the rollback.
         """
-        return Transaction(self.connection, self._turnstile, self._busy_seconds)
+        return Transaction(self.connection)
 
     def row(self, sql: str, parameters: Sequence[object] = ()) -> Any:
         """Return the first row of a query, or None. Raises `StoreError`."""
@@ -233,7 +176,6 @@ class Database:
             self.connection.close()
         except sqlite3.Error as error:
             raise _store_error(error) from error
-        self._turnstile.close()
 
     def _prepare(self, application_id: int, migrations: Sequence[str]) -> None:
         try:
@@ -251,8 +193,7 @@ class Database:
         version, owner = self._pragma("user_version"), self._pragma("application_id")
         if owner == 0 and version == 0:
             tables = self.connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-            # Between the look at the two numbers and this one another process may have made the
-            # file: then it has tables and, by now, our number.
+            # Another process may have made the file since the look at the numbers; then it has ours now.
             if tables and self._pragma("application_id") != application_id:
                 raise StoreError("store_unavailable", "the file holds tables that are not ours")
         elif owner != application_id:
@@ -262,18 +203,17 @@ class Database:
         return bool(version < newest)
 
     def _choose_journal(self) -> None:
-        """Ask for WAL; a file system without shared memory keeps the rollback journal.
+        """Ask for WAL, once in a file's life; a file system without shared memory keeps the rollback journal.
 
-        The mode is written in the file, so it is asked for once in a file's life. SQLite does not use
-        the busy timeout here: of several processes that open a new file at once some are refused on
-        the spot. They wait by taking the write lock, which does use it, and ask again.
+        SQLite does not use the busy timeout here. Of several processes that open a new file at once, those
+        that are refused take the write lock, which does use it, and ask again.
         """
         for _ in range(_JOURNAL_TRIES):
             try:
                 self.connection.execute("PRAGMA journal_mode=WAL")
                 return
             except sqlite3.OperationalError as error:
-                if not _is_busy(error):
+                if not is_busy(error):
                     raise
             with self.write():
                 pass
@@ -293,13 +233,6 @@ class Database:
         return int(self.connection.execute(f"PRAGMA {name}").fetchone()[0])
 
 
-def _check_busy_seconds(value: object) -> None:
-    if type(value) is not int and type(value) is not float:
-        raise StoreError("store_unavailable", "busy_seconds is not a number")
-    if not 0 <= value <= MAX_BUSY_SECONDS:  # NaN is neither
-        raise StoreError("store_unavailable", f"busy_seconds is not from 0 to {MAX_BUSY_SECONDS:.0f}")
-
-
 def _statements(script: str) -> list[str]:
     """Split a script at the semicolons that end a statement (`executescript` would commit first)."""
     statements, current = [], ""
@@ -311,15 +244,12 @@ def _statements(script: str) -> list[str]:
     return [statement for statement in statements if statement.strip() != ";"]
 
 
-def _is_busy(error: BaseException) -> bool:
+def is_busy(error: BaseException) -> bool:
+    """Say whether another process held a lock that this statement wanted."""
     return (getattr(error, "sqlite_errorcode", 0) & 0xFF) in _BUSY_CODES
 
 
-def _is_machine_error(error: BaseException) -> bool:
-    return isinstance(error, sqlite3.Error) and not isinstance(error, sqlite3.IntegrityError)
-
-
 def _store_error(error: BaseException) -> StoreError:
-    if _is_busy(error):
+    if is_busy(error):
         return StoreError("store_busy", "another process held the lock for the whole waiting time")
     return StoreError("store_unavailable", str(error))
