@@ -17,6 +17,7 @@ from chapter10.companions.interruption.cancel_store import CancelStore
 from chapter10.companions.interruption.cancellation import checked
 from chapter10.companions.retrying.circuit_breaker import CircuitBreaker, judge
 from chapter10.companions.retrying.retry import may_retry, retry
+from chapter10.companions.work.living_store import LivingStore
 from chapter10.companions.work.worker import Worker
 from chapter10.jobs import JobStore
 from chapter10.lab.guessing.areas import area, at, question
@@ -61,7 +62,7 @@ _ALL: Final = (
             "Three situations; in each another clock rings first. Work looks at its limit every 4 s.\n"
             "And there is a lease, which is no limit of time: it says who may write now.",
         ),
-        (JobStore.wait, Worker.run_once, JobStore.finish),
+        (LivingStore.wait, Worker.run_once, JobStore.finish),
         (
             question(
                 "wait",
@@ -82,7 +83,7 @@ _ALL: Final = (
                     "succeeded 2 s later. A screen should say: no result yet, look again later.",
                 ),
                 at(_C10, _CLOCKS, "C10-185", "C10-191"),
-                JobStore.wait,
+                LivingStore.wait,
                 "test_clocks.ClocksTestCase.test_the_callers_wait_does_nothing_to_the_job",
                 also=("wait_changed_the_store", "clocks.0.state_at_the_end"),
             ),

@@ -11,6 +11,7 @@ Different histories often lead to the same state. A state is kept once, so the s
 
     python -m chapter10 explore                      all histories of the small world
     python -m chapter10 explore --jobs 2 --until 6   a larger one
+    python -m chapter10 explore --chapter            the chapter's store instead of the living one
     python -m chapter10 explore --guards             the guards by name
     python -m chapter10 explore --without stale_attempt.finish
                                                          the shortest history that breaks without it
@@ -20,7 +21,7 @@ What it does not prove: anything about worlds that are larger, about disks that 
 that run backwards, or two processes inside one transaction. The last is what `BEGIN IMMEDIATE` is for
 and what the tests with real processes and the schedules of exercise 11 are about.
 
-It runs the real code of `chapter10.jobs`, not a model of it. Source: claims C10-213, C10-229 to
+It runs the real code of the stores, not a model of it. Source: claims C10-213, C10-229 to
 C10-238, C10-297.
 """
 
@@ -30,9 +31,12 @@ import argparse
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
+from chapter10.companions.work.living_store import LivingStore
 from chapter10.experiments import reports_folder
+from chapter10.jobs import JobStore
 from chapter10.lab.console.textio import (
     EXIT_FINE,
     EXIT_USAGE,
@@ -46,7 +50,7 @@ from chapter10.lab.evidence.evidence import differences, replace_together, say_d
 from chapter10.lab.histories.explorer import Answers, Broken, Exploration, Explorer, counterexample
 from chapter10.lab.histories.guards import GUARDS, Guard
 from chapter10.lab.histories.invariants import INVARIANTS, Invariant
-from chapter10.lab.histories.world import Action, World
+from chapter10.lab.histories.world import CHAPTER_VERBS, Action, World
 
 __all__ = ["PAGE", "guards_page", "lanes", "main"]
 
@@ -154,6 +158,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--workers", type=int, default=2, help="workers, 1 to 3 (default 2)")
     parser.add_argument("--until", type=int, default=5, help="the last moment of the clock (default 5)")
     parser.add_argument("--attempts", type=int, default=2, help="max_attempts of each job (default 2)")
+    parser.add_argument("--chapter", action="store_true", help="the chapter's store instead of the living one")
     parser.add_argument("--guards", action="store_true", help="list the guards by name")
     parser.add_argument("--without", metavar="GUARD", help="take this guard out and show what breaks")
     parser.add_argument("--write", action="store_true", help=f"write reports/{PAGE}")
@@ -174,17 +179,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _show_without(options.without)
     try:
         world = World(options.jobs, options.workers, options.until, options.attempts)
+        if options.chapter:
+            world = replace(world, verbs=CHAPTER_VERBS)
     except ValueError as error:
         parser.error(str(error))
-    return _show_all(world)
+    return _show_all(world, JobStore if options.chapter else LivingStore)
 
 
-def _show_all(world: World) -> int:
+def _show_all(world: World, store: type[JobStore]) -> int:
     def report(seen: Exploration) -> None:
         print(f"... {seen.states} states, {seen.transitions} transitions, depth {seen.depth}", file=sys.stderr)
 
     started = time.perf_counter()
-    seen = Explorer(world, report=report).run()
+    seen = Explorer(world, store, report=report).run()
     seconds = time.perf_counter() - started
     print(f"world: {world.jobs} jobs, {world.workers} workers, clock 0 to {world.until}, {world.attempts} attempts")
     print(f"states {seen.states}, transitions {seen.transitions}, depth {seen.depth}")
