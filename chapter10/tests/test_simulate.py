@@ -7,14 +7,16 @@ import io
 import itertools
 import unittest
 
+from chapter10.companions.work.living_store import LivingStore
+from chapter10.jobs import JobStore
 from chapter10.lab.histories import simulate
-from chapter10.lab.histories.guards import GUARDS, jobs_without
+from chapter10.lab.histories.guards import guard_named, store_without
 from chapter10.lab.histories.model import Model, Refused
 from chapter10.lab.histories.simulate import Call, history, replay, shrink
 
 
-def without(name: str) -> object:
-    return jobs_without(next(guard for guard in GUARDS if guard.name == name))
+def without(name: str) -> type[JobStore]:
+    return store_without(guard_named(name), LivingStore)
 
 
 class StoreAndModelAgree(unittest.TestCase):
@@ -59,13 +61,13 @@ class ADisagreementIsFound(unittest.TestCase):
 
         Claims: C10-228.
         """
-        module = without("stale_attempt.finish")
+        store = without("stale_attempt.finish")
 
-        short = shrink(history(1, 400), module)  # type: ignore[arg-type]
+        short = shrink(history(1, 400), store)
 
         self.assertLessEqual(len(short), 4)
         self.assertIn("finish", {call.verb for call in short})
-        self.assertIsNotNone(replay(short, module))  # type: ignore[arg-type]
+        self.assertIsNotNone(replay(short, store))
 
     def test_a_missing_lease_check_and_a_missing_deadline_check_are_found(self) -> None:
         """Guards that only show in a particular order of calls and times.
@@ -74,7 +76,7 @@ class ADisagreementIsFound(unittest.TestCase):
         """
         for name in ("lease_expired.finish", "deadline.finish", "cancel_requested.claim"):
             with self.subTest(name):
-                self.assertIsNotNone(replay(history(1, 1500), without(name)))  # type: ignore[arg-type]
+                self.assertIsNotNone(replay(history(1, 1500), without(name)))
 
     def test_a_stopped_call_leaves_the_store_as_it_was(self) -> None:
         """Stopped at its first instruction a claim has not happened; not stopped it has, for both."""

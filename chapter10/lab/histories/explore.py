@@ -39,7 +39,6 @@ from chapter10.experiments import reports_folder
 from chapter10.jobs import JobStore
 from chapter10.lab.console.textio import (
     EXIT_FINE,
-    EXIT_USAGE,
     EXIT_WRONG,
     Event,
     main_guard,
@@ -48,7 +47,7 @@ from chapter10.lab.console.textio import (
 )
 from chapter10.lab.evidence.evidence import differences, replace_together, say_differences
 from chapter10.lab.histories.explorer import Answers, Broken, Exploration, Explorer, counterexample
-from chapter10.lab.histories.guards import GUARDS, Guard
+from chapter10.lab.histories.guards import GUARDS, Guard, guard_named, mark_of
 from chapter10.lab.histories.invariants import INVARIANTS, Invariant
 from chapter10.lab.histories.world import CHAPTER_VERBS, Action, World
 
@@ -111,11 +110,17 @@ def guards_page(seen: Exploration | None = None, answers: Answers | None = None)
     """Return the Markdown page with a shortest broken history for each guard, in text and in Mermaid.
 
     `seen`: the exploration of `World()` whose counts stand on the page; without it the world is explored first.
-    `answers`: of that exploration, to be used again.
+    `answers`: of that exploration, to be used again. Raises `ValueError`: a mark is gone, or a promise is broken
+    with every guard in place.
     """
+    for guard in GUARDS:
+        mark_of(guard)
     answers = Answers() if answers is None else answers
     seen = Explorer(World(), answers=answers).run() if seen is None else seen
-    assert seen.finished and seen.broken is None
+    if seen.broken is not None or not seen.finished:
+        raise ValueError(
+            "no promise may break with every guard in place: `python -m chapter10 explore` shows what does"
+        )
     promises = "\n".join(
         f"| {i.number} | {i.sentence} | {', '.join(f'`{name}`' for name in i.constraints) or '-'} |"
         for i in _promises()
@@ -128,9 +133,7 @@ def guards_page(seen: Exploration | None = None, answers: Answers | None = None)
     )
     counts = {name: getattr(seen, name) for name in ("states", "transitions", "depth", "contents", "calls")}
     sections = "\n".join(_section(guard, broken) for guard, broken in found.items())
-    return _HEAD.format(
-        example="stale_attempt.finish", promises=promises, index=index, sections=sections, **counts
-    )
+    return _HEAD.format(example="stale_attempt.finish", promises=promises, index=index, sections=sections, **counts)
 
 
 def _section(guard: Guard, broken: Broken | None) -> str:
@@ -168,15 +171,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for guard in GUARDS:
             print(f"{guard.name:32} {guard.sentence}")
         return EXIT_FINE
+    if options.without not in (None, *(guard.name for guard in GUARDS)):
+        parser.error(f"there is no guard {options.without}; --guards lists them")
+    try:
+        if options.without is not None:
+            return _show_without(guard_named(options.without))
+        texts = {PAGE: guards_page()} if options.write or options.check else {}
+    except ValueError as error:  # such as a mark that is gone
+        print(f"[X] {error}")
+        return EXIT_WRONG
     if options.write:
-        for path in replace_together(reports_folder(), {PAGE: guards_page()}):
+        for path in replace_together(reports_folder(), texts):
             print(path)
         return EXIT_FINE
     if options.check:
-        found = differences(reports_folder(), {PAGE: guards_page()})
-        return say_differences(found, (PAGE,), "chapter10.lab.histories.explore")
-    if options.without is not None:
-        return _show_without(options.without)
+        return say_differences(differences(reports_folder(), texts), (PAGE,), "chapter10 explore")
     try:
         world = World(options.jobs, options.workers, options.until, options.attempts)
         if options.chapter:
@@ -208,11 +217,7 @@ def _show_all(world: World, store: type[JobStore]) -> int:
     return EXIT_FINE
 
 
-def _show_without(name: str) -> int:
-    guard = next((guard for guard in GUARDS if guard.name == name), None)
-    if guard is None:
-        print(f"there is no guard {name}; --guards lists them", file=sys.stderr)
-        return EXIT_USAGE
+def _show_without(guard: Guard) -> int:
     seen = counterexample(guard)
     print(f"without {guard.name}: {guard.sentence} ({', '.join(guard.claims)})")
     if seen.broken is None:

@@ -21,7 +21,7 @@ import inspect
 import re
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from textwrap import dedent, indent
@@ -203,150 +203,67 @@ def _lost(guard: Guard, what: str) -> MarkError:
 
 # The list ------------------------------------------------------------------------------------
 
-_TWO_JOBS: Final = World(jobs=2, workers=1, until=1, capacity=1, verbs=frozenset({"finish"}))
 _AS_IF_HELD: Final = "job = job._replace(lease_until=job.deadline)"
-_HELD: Final[Mapping[str, tuple[str, tuple[str, ...], str]]] = {
-    "stale_attempt": (
-        "a worker whose attempt is no longer the newest must not write",
-        ("C10-228", "C10-229", "C10-232"),
-        "",
-    ),
-    "ended": (
-        "a final state never changes, and a repeated delivery stores nothing new",
-        ("C10-158", "C10-238"),
-        _AS_IF_HELD,
-    ),
-    "not_running": ("only a job that somebody holds can be written by a worker", ("C10-161", "C10-228"), _AS_IF_HELD),
-    "cancel_requested": (
-        "a worker that finds a cancel request stops and confirms it; it stores no result",
-        ("C10-163", "C10-211"),
-        "",
-    ),
-    "deadline": (
-        "the deadline is looked at again when something is written, not only before the start",
-        ("C10-187", "C10-188", "C10-189"),
-        "",
-    ),
-    "lease_expired": (
-        "a lease that has ended gives no right to write, even while nobody else has claimed",
-        ("C10-231", "C10-308"),
-        "",
-    ),
-}
-"""What is asked before a worker writes: the sentence, its claims, and what stands instead."""
 
+_LIST: Final[tuple[tuple[str, str, str, str, str], ...]] = (
+    ("known_key", "submit, submit_many", "C10-144, C10-216",
+     "the same key is the same intent: a repeat gets its job back and makes no second one", ""),
+    ("key_conflict", "submit, submit_many", "C10-224",
+     "a known key with another intent is refused; the old result is not passed off for it", ""),
+    ("queue_full", "submit, submit_many", "C10-288",
+     "the jobs that are not final are counted in the transaction that adds one", ""),
+    ("owner", "cancel", "C10-155", "knowing a job's number is no right to touch it", ""),
+    ("owner", "get", "C10-155", "knowing a job's number is no right to see its state",
+     """query = f"SELECT {', '.join(names)} FROM jobs WHERE id = ? AND ? <> ''\""""),
+    ("owner", "events", "C10-155", "knowing a job's number is no right to read what happened to it",
+     """" WHERE j.id = ? AND ? <> '' ORDER BY e.seq LIMIT ?","""),
+    ("owner", "result", "C10-155, C10-247", "knowing a job's number is no right to its result",
+     """" WHERE j.id = ? AND ? <> ''","""),
+    ("running", "cancel", "C10-212, C10-164, C10-213, C10-215",
+     "a cancel of a running job is a request; of an ended one it changes nothing", ""),
+    ("ended", "claim", "C10-158", "a final state never runs again", "job = job._replace(lease_until=None)"),
+    ("due", "claim", "C10-154, C10-201, C10-226",
+     "a job is not to be had before its retry is due, nor while another worker's lease lives", ""),
+    ("cancel_requested", "claim", "C10-209",
+     "a cancelled job does not go back to work when its lease ends; the claim confirms the cancel", ""),
+    ("deadline", "claim", "C10-187, C10-291", "nobody starts at or after the deadline", ""),
+    ("attempts_exhausted", "claim", "C10-201, C10-202",
+     "the number of attempts is limited, and a crash counts as one", ""),
+    ("lease_within_deadline", "claim", "C10-187, C10-226",
+     "a lease gives no right that the deadline takes away", "end = moment + lease"),
+    ("stale_attempt", "finish, progress, fail, renew", "C10-228, C10-229, C10-232",
+     "a worker whose attempt is no longer the newest must not write", ""),
+    ("ended", "finish, progress, fail", "C10-158, C10-238",
+     "a final state never changes, and a repeated delivery stores nothing new", _AS_IF_HELD),
+    ("not_running", "finish, progress, fail, renew", "C10-161, C10-228",
+     "only a job that somebody holds can be written by a worker", _AS_IF_HELD),
+    ("cancel_requested", "finish, progress, fail", "C10-163, C10-211",
+     "a worker that finds a cancel request stops and confirms it; it stores no result", ""),
+    ("deadline", "finish, progress, fail", "C10-187, C10-188, C10-189",
+     "the deadline is looked at again when something is written, not only before the start", ""),
+    ("lease_expired", "finish, progress, fail, renew", "C10-231, C10-308",
+     "a lease that has ended gives no right to write, even while nobody else has claimed", ""),
+    ("count_falls", "progress", "C10-180", "within an attempt progress does not go backwards", ""),
+    ("last_attempt", "fail", "C10-201, C10-202", "the last attempt's failure is final; it is not queued again", ""),
+    ("retry_before_deadline", "fail", "C10-205",
+     "a retry that would not be due before the deadline is not queued", ""),
+    ("ended", "renew", "C10-158, C10-233", "a final state never changes", _AS_IF_HELD),
+    ("deadline", "renew", "C10-233", "no worker lives past the deadline", ""),
+    ("lease_within_deadline", "renew", "C10-233",
+     "no worker extends itself past the deadline", "end = moment + lease"),
+)  # fmt: skip
+"""Condition, verbs, claims, sentence, and what stands instead."""
 
-def _held_guards() -> Iterator[Guard]:
-    for verb in ("finish", "progress", "fail"):
-        for condition, what in _HELD.items():
-            # Whoever is not running was put back into the line, and only a retry does that.
-            played = {verb, "finish", *({"retry"} if condition == "not_running" else ())}
-            yield Guard(f"{condition}.{verb}", *what, World(verbs=frozenset(played)))
-
-
-def _living_guards() -> Iterator[Guard]:
-    """What the chapter leaves open: a batch asks what a submission asks, a renewal what any worker's verb asks."""
-    for guard in _SUBMIT:
-        yield replace(guard, name=f"{guard.name}_many", store=LivingStore)
-    for condition in ("stale_attempt", "not_running", "lease_expired"):
-        yield Guard(f"{condition}.renew", *_HELD[condition], store=LivingStore)
-    renewing = World(verbs=frozenset({"renew", "finish"}))
-    yield Guard(
-        "ended.renew", "a final state never changes", ("C10-158", "C10-233"), _AS_IF_HELD, renewing, LivingStore
+GUARDS: Final[tuple[Guard, ...]] = tuple(
+    Guard(
+        f"{condition}.{verb}",
+        sentence,
+        tuple(claims.split(", ")),
+        instead,
+        World(jobs=2, workers=1, until=1, capacity=1) if condition == "queue_full" else World(),
+        JobStore if hasattr(JobStore, verb) else LivingStore,
     )
-    yield Guard("deadline.renew", "no worker lives past the deadline", ("C10-233",), "", renewing, LivingStore)
-    yield Guard(
-        "lease_within_deadline.renew",
-        "no worker extends itself past the deadline",
-        ("C10-233",),
-        "end = moment + lease",
-        store=LivingStore,
-    )
-
-
-_OWNED: Final = "knowing a job's number is no right to "
-
-_SUBMIT: Final = (
-    Guard(
-        "known_key.submit",
-        "the same key is the same intent: a repeat gets its job back and makes no second one",
-        ("C10-144", "C10-216"),
-    ),
-    Guard(
-        "key_conflict.submit",
-        "a known key with another intent is refused; the old result is not passed off for it",
-        ("C10-224",),
-    ),
-    Guard(
-        "queue_full.submit",
-        "the jobs that are not final are counted in the transaction that adds one",
-        ("C10-288",),
-        world=_TWO_JOBS,
-    ),
-)
-
-GUARDS: Final[tuple[Guard, ...]] = (
-    *_SUBMIT,
-    Guard("owner.cancel", _OWNED + "touch it", ("C10-155",)),
-    Guard(
-        "owner.get",
-        _OWNED + "see its state",
-        ("C10-155",),
-        "query = f\"SELECT {', '.join(names)} FROM jobs WHERE id = ? AND ? <> ''\"",
-    ),
-    Guard(
-        "owner.events",
-        _OWNED + "read what happened to it",
-        ("C10-155",),
-        "\" WHERE j.id = ? AND ? <> '' ORDER BY e.seq LIMIT ?\",",
-    ),
-    Guard("owner.result", _OWNED + "its result", ("C10-155", "C10-247"), "\" WHERE j.id = ? AND ? <> ''\","),
-    Guard(
-        "running.cancel",
-        "a cancel of a running job is a request; of an ended one it changes nothing",
-        ("C10-212", "C10-164", "C10-213", "C10-215"),
-    ),
-    Guard("ended.claim", "a final state never runs again", ("C10-158",), "job = job._replace(lease_until=None)"),
-    Guard(
-        "due.claim",
-        "a job is not to be had before its retry is due, nor while another worker's lease lives",
-        ("C10-154", "C10-201", "C10-226"),
-    ),
-    Guard(
-        "cancel_requested.claim",
-        "a cancelled job does not go back to work when its lease ends; the claim confirms the cancel",
-        ("C10-209",),
-        world=World(verbs=frozenset({"claim", "finish"})),
-    ),
-    Guard(
-        "deadline.claim",
-        "nobody starts at or after the deadline",
-        ("C10-187", "C10-291"),
-        world=World(verbs=frozenset({"claim", "finish"})),
-    ),
-    Guard(
-        "attempts_exhausted.claim",
-        "the number of attempts is limited, and a crash counts as one",
-        ("C10-201", "C10-202"),
-    ),
-    Guard(
-        "lease_within_deadline.claim",
-        "a lease gives no right that the deadline takes away",
-        ("C10-187", "C10-226"),
-        "end = moment + lease",
-    ),
-    Guard("count_falls.progress", "within an attempt progress does not go backwards", ("C10-180",)),
-    Guard(
-        "last_attempt.fail",
-        "the last attempt's failure is final; it is not queued again",
-        ("C10-201", "C10-202"),
-    ),
-    Guard(
-        "retry_before_deadline.fail",
-        "a retry that would not be due before the deadline is not queued",
-        ("C10-205",),
-    ),
-    *_held_guards(),
-    *_living_guards(),
+    for condition, verbs, claims, sentence, instead in _LIST
+    for verb in verbs.split(", ")
 )
 """Every guard of every verb that the explorer plays."""

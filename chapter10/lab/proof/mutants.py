@@ -258,7 +258,7 @@ Row = tuple[int, int, str, str]
 
 def mutants_page(rows: Mapping[str, Row]) -> str:
     """Return the Markdown page: one row a module (see `rows_of`), and the sum."""
-    faults, noticed = (sum(row[column] for row in rows.values()) for column in (0, 1))
+    faults, noticed = sum(row[0] for row in rows.values()), sum(row[1] for row in rows.values())
     lines = (f"| {module} | {' | '.join(map(str, row))} |" for module, row in rows.items())
     return _HEAD.format(faults=faults, noticed=noticed, rest=faults - noticed, rows="\n".join(lines))
 

@@ -10,10 +10,11 @@ from contextlib import closing
 from functools import cache
 from typing import Any, Final
 
-from chapter10.jobs import MIN_SECONDS, JobError, JobStore
+from chapter10.jobs import JobError, JobStore
 from chapter10.lab.console.strings import Text
 from chapter10.lab.exercises.checking import CannotCheck, Check, Names, accepts, catches, function_of
-from chapter10.lab.histories.guards import GUARDS, MarkError, store_without
+from chapter10.lab.histories.guards import MarkError, guard_named, store_without
+from chapter10.limits import MIN_SECONDS
 
 __all__ = ["CHECKS"]
 
@@ -41,7 +42,7 @@ class _MomentLate(JobStore):
 @cache
 def _without(name: str) -> type[JobStore]:
     try:
-        return store_without(next(guard for guard in GUARDS if guard.name == name))
+        return store_without(guard_named(name))
     except MarkError as error:  # the reader's answer is as right as before
         raise CannotCheck(str(error)) from None
 
