@@ -60,6 +60,18 @@ class FolderTestCase(unittest.TestCase):
         self.addCleanup(shutil.rmtree, self.folder)
 
 
+def also_on(make: type[Any]) -> Callable[[type[T]], type[T]]:
+    """Run the tests of a case a second time with another `make`: beside `Case` there is `CaseOnMake`."""
+
+    def twice(case: type[T]) -> type[T]:
+        name = f"{case.__name__}On{make.__name__}"
+        second = type(name, (case,), {"make": make, "__module__": case.__module__, "__doc__": case.__doc__})
+        setattr(sys.modules[case.__module__], name, second)
+        return case
+
+    return twice
+
+
 class ManualClock:
     """A clock that stands still until a test moves it; `sleep` moves it and keeps what was asked."""
 

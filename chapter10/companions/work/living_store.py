@@ -79,12 +79,13 @@ _INSERT_JOB: Final = (
     " VALUES (?, ?, ?, ?, ?, ?, 'queued', 0, 0, 0)"
 )
 _COUNT_LIVE: Final = f"SELECT count(*) FROM jobs WHERE {_LIVE}"
-_NEXT_DUE: Final = f"SELECT id FROM jobs WHERE {_LIVE} AND owner > ? AND {_DUE} <= ? ORDER BY owner, {_DUE}, id LIMIT 1"
+_SELECT_LIVE: Final = f"SELECT {', '.join(Job._fields)} FROM jobs WHERE {_LIVE}"
+_NEXT_DUE: Final = f"{_SELECT_LIVE} AND owner > ? AND {_DUE} <= ? ORDER BY owner, {_DUE}, id LIMIT 1"
 _LAST_CLAIM: Final = (
     "SELECT owner FROM jobs WHERE id = (SELECT job_id FROM events WHERE kind = 'running' ORDER BY seq DESC LIMIT 1)"
 )
 _DEAD: Final = (
-    f"SELECT id FROM jobs WHERE {_LIVE} AND (deadline <= ? OR (lease_until <= ?"
+    f"{_SELECT_LIVE} AND (deadline <= ? OR (lease_until <= ?"
     " AND (state = 'cancel_requested' OR attempt >= max_attempts))) LIMIT ?"
 )
 _ENDED: Final = "SELECT id FROM jobs WHERE ended_at IS NOT NULL AND ended_at < ? ORDER BY ended_at, id LIMIT ?"
@@ -185,9 +186,9 @@ class LivingStore(JobStore):
                     raise JobError("invalid_submission", "the deadline has passed already")
                 if db.execute(_COUNT_LIVE).fetchone()[0] + len(new) > capacity:  # guard: queue_full
                     raise JobError("queue_full")
-                of_owner = db.execute(f"{_COUNT_LIVE} AND owner = ?", (owner,)).fetchone()[0]
-                if owner_capacity is not None and of_owner + len(new) > owner_capacity:
-                    raise JobError("owner_full")
+                if owner_capacity is not None:
+                    if db.execute(f"{_COUNT_LIVE} AND owner = ?", (owner,)).fetchone()[0] + len(new) > owner_capacity:
+                        raise JobError("owner_full")
             for key, intent in new.items():
                 job_id = db.execute(_INSERT_JOB, (owner, key, intent, max_attempts, end, moment)).lastrowid
                 assert job_id is not None
@@ -265,7 +266,7 @@ class LivingStore(JobStore):
                 row = db.execute(_NEXT_DUE, (turn, moment)).fetchone() or db.execute(_NEXT_DUE, ("", moment)).fetchone()
                 if row is None:
                     return None
-                job = self._find(db, row[0])
+                job = Job._make(row)
                 if self._bury(db, job, moment) is None:
                     end = min(moment + lease, job.deadline)
                     attempt = job.attempt + 1
@@ -320,12 +321,12 @@ class LivingStore(JobStore):
         with self._database.write() as db:
             moment = self._read(now)
             dead = db.execute(_DEAD, (moment, moment, limit + MAX_LIMIT)).fetchall()
-            for (job_id,) in dead:
+            for job in map(Job._make, dead):
                 if sum(counts.values()) - counts["skipped"] == limit:
                     break
                 db.execute("SAVEPOINT one_job")
                 try:
-                    counts[self._bury(db, self._find(db, job_id), moment) or "skipped"] += 1
+                    counts[self._bury(db, job, moment) or "skipped"] += 1
                 except sqlite3.IntegrityError:
                     db.execute("ROLLBACK TO one_job")
                     counts["skipped"] += 1
