@@ -64,6 +64,7 @@ _HEAD: Final = """\
 Every verb of the job store checks conditions before it writes. Here each one is taken out in turn, from a
 copy of the code, and the explorer shows a shortest history in which a promise breaks. A guard without such
 a history would be superfluous, or the explorer too weak; a test asks for one of each.
+[改一条规则 / Changing a rule](../docs/changing-a-rule.md)
 
 ```text
 python -m chapter10 explore                                   every history, with every guard
