@@ -232,3 +232,4 @@ class LivingTestCase(JobTestCase):
     """The same with the living store: for what only that one has, and for who needs it."""
 
     make = LivingStore
+    store: LivingStore

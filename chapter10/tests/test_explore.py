@@ -8,7 +8,6 @@ import io
 import re
 import unittest
 from functools import cache
-from typing import Any
 from unittest import mock
 
 from chapter10.companions.work.living_store import LivingStore
@@ -21,7 +20,7 @@ from chapter10.lab.histories import explore
 from chapter10.lab.histories.explorer import Answers, Exploration, Explorer, counterexample
 from chapter10.lab.histories.guards import GUARDS, Guard, MarkError, guard_named, store_without
 from chapter10.lab.histories.invariants import INVARIANTS, Seen, first_broken
-from chapter10.lab.histories.world import EMPTY, Action, Bench, Content, Row, Step, World
+from chapter10.lab.histories.world import CHAPTER_VERBS, EMPTY, Action, Bench, Content, Row, Step, World
 
 SMALL = World(until=3, deadline=3)
 QUEUED = Row(1, "alice", "report", "{}", "queued", 0, 2, 4, 0, None, 0, 0, None, None)
@@ -68,6 +67,17 @@ class EveryHistory(unittest.TestCase):
         self.assertTrue(seen.finished)
         self.assertGreater(seen.states, 10_000)
         self.assertGreater(seen.transitions, 100_000)
+
+    def test_every_promise_holds_on_every_step_of_the_chapters_store(self) -> None:
+        """The same, one tick shorter, for the store without renewal and sweeping.
+
+        Claims: C10-158, C10-213, C10-234, C10-235.
+        """
+        seen = explored(World(until=4, verbs=CHAPTER_VERBS), JobStore)
+
+        self.assertIsNone(seen.broken)
+        self.assertTrue(seen.finished)
+        self.assertGreater(seen.states, 3_000)
 
     def test_two_owners_do_not_touch_each_other_in_any_history(self) -> None:
         """Two jobs of two owners, one place in the queue, a sweeper: no call reaches across.
@@ -240,16 +250,6 @@ class TheMarks(unittest.TestCase):
         self.assertEqual("guard x.finish: lost\n", said.getvalue())
 
 
-class NobodyIsBuried(LivingStore):
-    """A store whose claim leaves dead jobs lying."""
-
-    def claim(self, job_id: int, *, now: Any, lease: float = 10) -> int | None:
-        """As the real one, but it ends nothing."""
-        job = self._find(self.db, job_id)
-        dead = now >= job.deadline or job.attempt >= job.max_attempts or job.state == "cancel_requested"
-        return None if dead else super().claim(job_id, now=now, lease=lease)
-
-
 class TheInvariantsBite(unittest.TestCase):
     """Each promise, shown a step that breaks it, says so: a check that cannot fail proves nothing."""
 
@@ -289,11 +289,16 @@ class TheInvariantsBite(unittest.TestCase):
         self.assertEqual(set(cases), {invariant.number for invariant in INVARIANTS})
 
     def test_a_job_that_nothing_ends_is_found(self) -> None:
-        """A store whose claim never buries leaves a job for ever, and J11 says so.
+        """A store whose claim never hands out or ends anything leaves a job for ever, and J11 says so.
 
         Claims: C10-202.
         """
-        broken = explored(World(verbs=frozenset()), NobodyIsBuried).broken
+
+        class Idle(LivingStore):
+            def claim(self, *given: object, **named: object) -> None:
+                return None
+
+        broken = explored(World(verbs=frozenset()), Idle).broken
 
         assert broken is not None
         self.assertEqual("J11", broken.number)
@@ -327,11 +332,11 @@ class TheCommand(unittest.TestCase):
 
     def test_it_prints_counts_and_promises(self) -> None:
         """The size of what was seen and every promise by number."""
-        code, text = printed("--until", "1", "--workers", "1")
-
-        self.assertEqual(0, code)
-        self.assertRegex(text, r"states \d+, transitions \d+, depth \d+")
-        self.assertIn("J11", text)
+        for more in ((), ("--chapter",)):
+            code, text = printed("--until", "1", "--workers", "1", *more)
+            self.assertEqual(0, code)
+            self.assertRegex(text, r"states \d+, transitions \d+, depth \d+")
+            self.assertIn("J11", text)
 
 
 class TheBench(unittest.TestCase):

@@ -19,11 +19,11 @@ from unittest import mock
 from chapter10 import __main__ as program
 from chapter10.companions.operating.jobs_command import default_database, main
 from chapter10.companions.operating.jobs_watch import Bar, bar_text, event_line, watch
+from chapter10.companions.work.living_store import LivingStore
 from chapter10.companions.work.worker_log import WorkerLog, log_path
 from chapter10.database import StoreError
-from chapter10.jobs import JobStore
 from chapter10.lab.histories.job_checker import contents
-from chapter10.tests.job_support import AUGUST, REPORT, JobTestCase
+from chapter10.tests.job_support import AUGUST, REPORT, LivingTestCase
 from chapter10.tests.support import TOP, ManualClock, run_python, start_python
 
 SALES = (
@@ -51,7 +51,7 @@ class Terminal(io.StringIO):
         return self._tty
 
 
-class CommandTestCase(JobTestCase):
+class CommandTestCase(LivingTestCase):
     """Commands in this process, by a clock moved by hand, on a store in the test's own folder."""
 
     def setUp(self) -> None:
@@ -637,10 +637,10 @@ class TheProgram(unittest.TestCase):
             self.assertIn("--json", out.getvalue())
 
 
-class Indexes(JobTestCase):
+class Indexes(LivingTestCase):
     """What a watcher and a list repeat."""
 
-    def plans(self, call: Callable[[JobStore], object]) -> Iterator[str]:
+    def plans(self, call: Callable[[LivingStore], object]) -> Iterator[str]:
         asked: list[str] = []
         self.store.db.set_trace_callback(asked.append)
         call(self.store)

@@ -23,13 +23,13 @@ class StoreAndModelAgree(unittest.TestCase):
     """The bounded version of the command."""
 
     def test_they_agree_on_every_answer_of_long_histories_with_faults(self) -> None:
-        """Two seeds, three thousand calls, faults among them.
+        """Two seeds, three thousand calls, faults among them; half of them on the chapter's store.
 
         Claims: C10-191, C10-237, C10-297.
         """
-        for seed in (11, 12):
+        for seed, store in ((11, LivingStore), (12, JobStore)):
             with self.subTest(seed=seed):
-                self.assertIsNone(replay(history(seed, 1500)))
+                self.assertIsNone(replay(history(seed, 1500, store), store))
 
     def test_a_history_depends_on_its_seed_alone(self) -> None:
         """The same seed gives the same calls, another one others.
@@ -41,16 +41,14 @@ class StoreAndModelAgree(unittest.TestCase):
 
     def test_the_calls_reach_every_verb_and_every_fault(self) -> None:
         """A history that only asked for what is not there would prove nothing."""
-        calls = history(11, 1500)
-
-        self.assertEqual(
-            {"submit", "claim", "claim_next", "progress", "finish", "fail", "renew", "cancel", "get", "events",
-             "result", "list_jobs", "sweep", "prune", "reopen"},
-            {call.verb for call in calls},
-        )  # fmt: skip
-        self.assertTrue(any(call.stop_at for call in calls))
-        self.assertTrue(any(call.full for call in calls))
-        self.assertTrue(all(early.now <= late.now for early, late in itertools.pairwise(calls)))
+        chapter = {"submit", "claim", "progress", "finish", "fail", "cancel", "get", "events", "result", "reopen"}
+        living = {"claim_next", "renew", "list_jobs", "sweep", "prune"}
+        for store, verbs in ((JobStore, chapter), (LivingStore, chapter | living)):
+            calls = history(11, 1500, store)
+            self.assertEqual(verbs, {call.verb for call in calls})
+            self.assertTrue(any(call.stop_at for call in calls))
+            self.assertTrue(any(call.full for call in calls))
+            self.assertTrue(all(early.now <= late.now for early, late in itertools.pairwise(calls)))
 
 
 class ADisagreementIsFound(unittest.TestCase):
@@ -108,7 +106,9 @@ class TheCommand(unittest.TestCase):
 
     def test_it_prints_what_was_checked(self) -> None:
         """The figure of a run: calls checked, disagreements."""
-        self.assertEqual((0, "calls checked 80, disagreements 0\n"), self.run_command("--steps", "40", "--runs", "2"))
+        checked = "calls checked 80, disagreements 0\n"
+        for more in ((), ("--chapter",)):
+            self.assertEqual((0, checked), self.run_command("--steps", "40", "--runs", "2", *more))
 
     def test_sizes_out_of_bounds_are_usage_errors(self) -> None:
         """Exit 2 for no steps and for no runs."""

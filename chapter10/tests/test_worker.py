@@ -19,11 +19,13 @@ from chapter10.companions.work import child_process, heartbeat, worker_log
 from chapter10.companions.work import worker as module
 from chapter10.companions.work.child_process import ChildFailed, TemporaryChildError
 from chapter10.companions.work.heartbeat import AttemptOver, Heartbeat, Held, JobContext
+from chapter10.companions.work.living_store import LivingStore
 from chapter10.companions.work.worker import LOOK_SECONDS, Backoff, Handler, Note, Outcome, Worker, WorkerError
 from chapter10.companions.work.worker_log import MAX_RECENT, WorkerLog, log_path
 from chapter10.database import StoreError
-from chapter10.jobs import MIN_SECONDS, JobError, JobStore
-from chapter10.tests.job_support import AUGUST, REPORT, JobTestCase
+from chapter10.jobs import JobError
+from chapter10.limits import MIN_SECONDS
+from chapter10.tests.job_support import AUGUST, REPORT, LivingTestCase
 from chapter10.tests.support import ALONE, FolderTestCase, ManualClock, child_environment, defaults
 
 NEVER: Final = float("inf")
@@ -33,7 +35,7 @@ class Slow(CodedError):
     """A temporary error of a handler."""
 
 
-class WorkerTestCase(JobTestCase):
+class WorkerTestCase(LivingTestCase):
     """A store, and workers on it whose time is moved by hand and whose heartbeat is silent unless asked for."""
 
     def setUp(self) -> None:
@@ -1045,7 +1047,7 @@ class Leaving(WorkerTestCase):
             self.assertEqual((seen, self.has_heartbeat()), ([has_thread], False))
         for lease, milliseconds in ((6.0, 2000), (90.0, 10_000)):
             leases = self.worker(lambda context: REPORT, lease=lease, renew_every=None)._heartbeat._connect()
-            assert isinstance(leases, JobStore)
+            assert isinstance(leases, LivingStore)
             with leases:
                 self.assertEqual(leases.db.execute("PRAGMA busy_timeout").fetchone(), (milliseconds,))
 
@@ -1067,14 +1069,14 @@ class Leaving(WorkerTestCase):
 
     def test_a_worker_that_cannot_be_made_leaves_nothing_open(self) -> None:
         """If the second connection fails, the first one is closed."""
-        made: list[JobStore] = []
+        made: list[LivingStore] = []
 
-        def remember(*arguments: Any) -> JobStore:
-            made.append(JobStore(*arguments))
+        def remember(*arguments: Any) -> LivingStore:
+            made.append(LivingStore(*arguments))
             return made[-1]
 
         broken = mock.patch.object(module, "Database", side_effect=StoreError("store_unavailable", "gone"))
-        with mock.patch.object(module, "JobStore", remember), broken, self.assertRaises(StoreError):
+        with mock.patch.object(module, "LivingStore", remember), broken, self.assertRaises(StoreError):
             Worker(self.path, {})
         with self.assertRaises(StoreError):
             made[0].get("alice", 1)
@@ -1286,12 +1288,12 @@ class Beats(WorkerTestCase):
         beaten, trouble = threading.Event(), threading.Event()
         closed: list[bool] = []
 
-        class Store(JobStore):
+        class Store(LivingStore):
             def close(self) -> None:
                 super().close()
                 closed.append(threading.current_thread() is not threading.main_thread())
 
-        def connect() -> JobStore:
+        def connect() -> LivingStore:
             if not trouble.is_set():
                 trouble.set()
                 raise StoreError("store_busy", "held")
@@ -1333,10 +1335,10 @@ class Beats(WorkerTestCase):
         blocked: set[int] = set()
         connected = threading.Event()
 
-        def connect() -> JobStore:
+        def connect() -> LivingStore:
             blocked.update(signal.pthread_sigmask(signal.SIG_BLOCK, ()))
             connected.set()
-            return JobStore(self.path)
+            return LivingStore(self.path)
 
         heart = Heartbeat(
             connect,
@@ -1478,7 +1480,7 @@ class TheLog(WorkerTestCase):
         self.assertEqual(self.refusals(), [("finish", "lease_expired", 1)])
 
 
-class OtherTypes(JobTestCase):
+class OtherTypes(LivingTestCase):
     """What is no wait, no attempt and no kind of error."""
 
     def test_waits_and_attempts_are_whole_numbers(self) -> None:
@@ -1500,7 +1502,7 @@ class OtherTypes(JobTestCase):
                 Handler(print, **wrong)
 
 
-class WhatAChildSays(JobTestCase):
+class WhatAChildSays(LivingTestCase):
     """The lines of a child, read in a thread."""
 
     def test_what_is_no_message_is_the_end_of_what_it_says(self) -> None:

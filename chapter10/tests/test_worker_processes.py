@@ -21,9 +21,9 @@ from chapter10.companions.work import child_process
 from chapter10.companions.work.child_process import ChildFailed, ChildProcess, TemporaryChildError, _Said
 from chapter10.companions.work.heartbeat import AttemptOver
 from chapter10.companions.work.worker_log import WorkerLog, log_path
-from chapter10.jobs import MAX_ARGS_BYTES
+from chapter10.limits import MAX_ARGS_BYTES
 from chapter10.tests.forked import Forked, start_module
-from chapter10.tests.job_support import AUGUST, JULY, JobTestCase
+from chapter10.tests.job_support import AUGUST, JULY, LivingTestCase
 from chapter10.tests.overlapping import overlapping
 from chapter10.tests.support import TOP, child_environment
 from chapter10.tests.worker_process import child_command, child_of
@@ -92,7 +92,7 @@ class Process:
 
 
 @unittest.skipUnless(POSIX, "needs SIGSTOP and SIGTERM")
-class ProcessTestCase(JobTestCase):
+class ProcessTestCase(LivingTestCase):
     """A store, and workers as processes on it."""
 
     def start(self, kind: str, *, grace: float = 30, lease: float = LEASE) -> Process:
