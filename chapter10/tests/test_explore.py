@@ -153,7 +153,7 @@ class EveryGuard(unittest.TestCase):
         """A condition that somebody adds to a worker verb without a guard entry is found here."""
         store = LivingStore
         verbs = (store.claim, store.progress, store.finish, store.fail, store.renew, store._may_write, store._bury)
-        codes = set(re.findall(r'(?:JobError|LostLease)\("(\w+)"', "".join(map(inspect.getsource, verbs))))
+        codes = set(re.findall(r'(?:JobError|LostLease)\("(\w+)"', "".join(inspect.getsource(verb) for verb in verbs)))
         # `not_found` is the absence of a row; `count_falls` is the guard behind `invalid_progress`.
         named = {guard.name.partition(".")[0] for guard in GUARDS}
         self.assertLessEqual(codes - {"not_found", "invalid_progress"}, named)

@@ -147,7 +147,6 @@ def _calls(owner: type, name: str) -> set[str]:
     return set(re.findall(r"\bself\.(_\w+)\(", "".join(_source(owner, name)[0])))
 
 
-@cache
 def _reached(store: type[JobStore], verb: str) -> dict[str, type]:
     """Return the methods that a call of a verb runs, each with the class that defines it, the verb first."""
     reached: dict[str, type] = {}

@@ -35,22 +35,17 @@ PAGE: Final = "claim-map.md"
 """The index; the pages of the parts stand beside it."""
 
 _TESTS: Final = Path(__file__).resolve().parents[2] / "tests"
-_DOCUMENTS: Final[Mapping[str, Text]] = {
-    "C10": Text("章节", "the chapter"),
-    "C8": Text("工具编排", "tool orchestration"),
-    "T6": Text("工具系统", "the tool registry"),
-    "I4": Text("幂等性与中断传播", "idempotency and interrupts"),
-}
 _PARTS: Final[Mapping[str, Text]] = {
     "catalog": Text("章节，找工具", "the chapter, finding tools"),
     "concurrency": Text("章节，有限并发", "the chapter, bounded reads"),
     "jobs": Text("章节，持久作业", "the chapter, durable jobs"),
     "chapter": Text("章节，三者之外", "the chapter, around the three"),
-    "orchestration": _DOCUMENTS["C8"],
-    "registry": _DOCUMENTS["T6"],
-    "interruption": _DOCUMENTS["I4"],
+    "orchestration": Text("工具编排", "tool orchestration"),
+    "registry": Text("工具系统", "the tool registry"),
+    "interruption": Text("幂等性与中断传播", "idempotency and interrupts"),
 }
-_OTHER_DOCUMENTS: Final = {"C8": "orchestration", "T6": "registry", "I4": "interruption"}
+"""The pages of the map: four of the chapter, one of each companion document."""
+_COMPANIONS: Final = {"C8": "orchestration", "T6": "registry", "I4": "interruption"}
 
 
 # The pages ----------------------------------------------------------------------------------------
@@ -64,18 +59,17 @@ promises or guards it, and a test that proves it. Written from the sources by a 
 产品事实核对至 2026-09-07。Product facts are as of 2026-09-07: lock your client version.
 
 ```text
-python -m chapter10 claims --claim {example}    one claim: its lines as they are now, every test, what breaks it
-python -m chapter10 claims --find 租约          claims with these words
-python -m chapter10 claims --missing            claims with neither a test nor a reason
-python -m chapter10 claims --write              these pages anew
+python -m chapter10 claims --claim C10-229    one claim: its lines as they are now, every test, what breaks it
+python -m chapter10 claims --find 租约        claims with these words
+python -m chapter10 claims --write            these pages anew
 ```
 
-| 文档 / document | 断言 / claims | 有测试 / with a test | 超出范围 / out of scope | 文字 / prose | 缺 / missing |
+| 页 / page | 断言 / claims | 有测试 / with a test | 超出范围 / out of scope | 文字 / prose | 缺 / missing |
 |---|---:|---:|---:|---:|---:|
 {counts}
 
-| 页 / page | 小节 / section | 断言 / claims |
-|---|---|---|
+| 断言 / claims | 小节 / section |
+|---|---|
 {sections}
 """
 
@@ -86,9 +80,7 @@ _PART: Final = """\
 `+2`: there are two more, and `--claim` lists them.
 """
 
-_COLUMNS: Final = """\
-| 断言 / claim | | 承诺或守住它 / promised or guarded | 证明 / proved |
-|---|---|---|---|"""
+_COLUMNS: Final = "| 断言 / claim | | 承诺或守住它 / promised or guarded | 证明 / proved |\n|---|---|---|---|"
 
 
 def pages(found: Map) -> dict[str, str]:
@@ -96,8 +88,7 @@ def pages(found: Map) -> dict[str, str]:
     sections: dict[tuple[str, Text], list[Claim]] = {}
     for claim in found.claims.values():
         sections.setdefault((_part_of(claim), claim.section), []).append(claim)
-    naming = Counter(place for places in found.promised.values() for place in places)
-    naming.update(place for places in found.proved.values() for place in places)
+    naming = Counter(place for of in (found.promised, found.proved) for places in of.values() for place in places)
     index, texts = [], {}
     for part, title in _PARTS.items():
         name = f"claim-map-{part}.md"
@@ -106,24 +97,22 @@ def pages(found: Map) -> dict[str, str]:
             if of == part:
                 rows = "\n".join(_row(claim, found, naming) for claim in claims)
                 texts[name] += f"\n## {section.zh} / {section.en}\n\n{_COLUMNS}\n{rows}\n"
-                first, last = claims[0].id, claims[-1].id
-                index.append(f"| [{part}]({name}) | {section.zh} / {section.en} | {first} to {last} |")
-    head = _HEAD.format(example="C10-229", counts="\n".join(_counts(found)), sections="\n".join(index))
-    return {PAGE: head, **texts}
+                index.append(f"| {claims[0].id} to {claims[-1].id} | [{section.zh} / {section.en}]({name}) |")
+    return {PAGE: _HEAD.format(counts="\n".join(_counts(found)), sections="\n".join(index)), **texts}
 
 
 def _part_of(claim: Claim) -> str:
     """The page of a claim: its document, and of the chapter the room, or all that is about none of the three."""
-    return _OTHER_DOCUMENTS.get(claim.document) or (claim.room if claim.room in _PARTS else "chapter")
+    return _COMPANIONS.get(claim.document) or (claim.room if claim.room in _PARTS else "chapter")
 
 
 def _counts(found: Map) -> Iterator[str]:
-    for document, title in [*_DOCUMENTS.items(), ("", Text("合计", "together"))]:
-        claims = [claim for claim in found.claims.values() if document in ("", claim.document)]
+    for part, title in [*_PARTS.items(), ("", Text("合计", "together"))]:
+        claims = [claim for claim in found.claims.values() if part in ("", _part_of(claim))]
         reasons = [claim.reason_kind for claim in claims if claim.id not in found.proved]
         cells = [len(claims), len(claims) - len(reasons), *map(reasons.count, ("out_of_scope", "prose", ""))]
-        name = f"{document} {title.zh} / {title.en}".strip()
-        yield f"| {name} | " + " | ".join(map(str, cells)) + " |"
+        name = f"{title.zh} / {title.en}"
+        yield f"| {f'[{name}](claim-map-{part}.md)' if part else name} | " + " | ".join(map(str, cells)) + " |"
 
 
 def _row(claim: Claim, found: Map, naming: Counter[Place]) -> str:
@@ -175,8 +164,8 @@ def sheet(claim: Claim, found: Map, language: str) -> list[str]:
     """Return what is known of one claim as lines for a person."""
 
     def block(label: str, lines: Iterable[str]) -> list[str]:
-        shown = list(dict.fromkeys(lines))
-        return ["", _LABELS[label].in_language(language), *(f"  {line}" for line in shown)] if shown else []
+        shown = [f"  {line}" for line in dict.fromkeys(lines)]
+        return ["", _LABELS[label].in_language(language), *shown] if shown else []
 
     promised = _specific(found.promised.get(claim.id, ()))
     proved = found.proved.get(claim.id, ())
@@ -186,11 +175,8 @@ def sheet(claim: Claim, found: Map, language: str) -> list[str]:
         if guard.kind == "guard":
             line = f"chapter10/{guard.path}:{guard.line}  {guard.text}"
             verbs.setdefault(line, []).append(guard.name.rpartition(".")[2])
-    lines = [
-        f"{claim.id}  {claim.kind}  {_DOCUMENTS[claim.document].in_language(language)}: "
-        + claim.section.in_language(language),
-        claim.sentence.in_language(language),
-    ]
+    title = f"{_PARTS[_part_of(claim)].in_language(language)}: {claim.section.in_language(language)}"
+    lines = [f"{claim.id}  {claim.kind}  {title}", claim.sentence.in_language(language)]
     lines += block("line", (f"{line}    ({', '.join(names)})" for line, names in verbs.items()))
     lines += block("promised", (f"chapter10/{p.path}:{p.line}  {p.name or p.module}" for p in promised))
     lines += block("figures", (f"{figure.place} = {canonical(figure.value)}" for figure in claim.expect))
@@ -270,12 +256,8 @@ def _searched(claim: Claim) -> str:
 
 
 def _summary(found: Map) -> str:
-    tested = len(found.claims.keys() & found.proved.keys())
-    tests = {(place.path, place.name) for places in found.proved.values() for place in places}
-    return (
-        f"{len(found.claims)} claims: {tested} with a test, {len(found.claims) - tested - len(found.missing)} with a "
-        f"reason, {len(found.missing)} missing; {len(tests)} tests name a claim, {len(found.broken)} can be broken"
-    )
+    tested, broken = (len(found.claims.keys() & places.keys()) for places in (found.proved, found.broken))
+    return f"{len(found.claims)} claims: {tested} with a test, {len(found.missing)} missing, {broken} can be broken"
 
 
 def problems(found: Map) -> int:

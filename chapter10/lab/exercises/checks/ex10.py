@@ -35,8 +35,8 @@ class _OtherCode(JobStore):
 class _MomentLate(JobStore):
     """To it a lease is over a moment later than it is."""
 
-    def finish(self, *arguments: Any, now: float, **options: Any) -> bool:
-        return super().finish(*arguments, now=now - MIN_SECONDS, **options)
+    def finish(self, *arguments: Any, **options: Any) -> bool:
+        return super().finish(*arguments, **options | {"now": options["now"] - MIN_SECONDS})
 
 
 @cache
