@@ -1,30 +1,23 @@
 """One SQLite file, opened, written and closed by the same rules everywhere.
 
-What a user of this module may rely on:
+D1  Every write is one transaction that takes the write lock before its first read (`BEGIN IMMEDIATE`), so that what
+    was read is still true when the write is made. A transaction that reads first and writes later fails at once when
+    another process wrote in between, and no timeout helps it.
+D2  A transaction is stored whole or not at all. After an error the caller sees the first error, and the next call on
+    the same object works.
+D3  A commit has reached the disk when the call returns (`synchronous=FULL`), in WAL mode where the file system has it
+    and with the rollback journal where it has not.
+D4  A broken machine looks different from a caller's mistake: `StoreError` with `store_busy` (may be tried again) or
+    `store_unavailable` (read-only, full, no database, not ours, closed), the sqlite3 error as `__cause__`. A violated
+    constraint is our own bug and comes out as the `sqlite3.IntegrityError` that it is, after the rollback.
+D5  A file belongs to one kind of store (`application_id`) and has a version (`user_version`). An older version is
+    upgraded in place, a newer one and a stranger's file are refused untouched.
 
-D1  Every write is one transaction that takes the write lock before its first read
-    (`BEGIN IMMEDIATE`), so that what was read is still true when the write is made. A transaction
-    that reads first and writes later fails at once when another process wrote in between, and no
-    timeout helps it.
-D2  A transaction is stored whole or not at all. After an error the caller sees the first error, and
-    the next call on the same object works.
-D3  A commit has reached the disk when the call returns (`synchronous=FULL`), in WAL mode where the
-    file system has it and with the rollback journal where it has not.
-D4  A broken machine looks different from a caller's mistake: `StoreError` with `store_busy`
-    (may be tried again) or `store_unavailable` (read-only, full, no database, not ours, closed), the
-    sqlite3 error attached as `__cause__`. A violated constraint is our own bug and comes out as the
-    `sqlite3.IntegrityError` that it is, after the rollback.
-D5  A file belongs to one kind of store (`application_id`) and has a version (`user_version`). An
-    older version is upgraded in place, a newer one and a stranger's file are refused untouched.
-
-It works from SQLite 3.34 up and uses neither `RETURNING` nor `STRICT`. It does not survive a disk
-that lies about having written. A `Database` belongs to the thread that made it, and its
-transactions do not nest. Who writes next is SQLite's choice; `companions.work.turnstile` makes it fair.
-
-A process that is stopped within a transaction (SIGSTOP, a debugger, a machine put to sleep) keeps the
-write lock until it goes on or ends. Meanwhile whoever wants to write is told `store_busy`, and in WAL
-mode whoever reads goes on. Ending that process ends it, and nothing of its transaction is stored.
-Source: the chapter's section on job state in the database (claims C10-150, C10-153, C10-154).
+It works from SQLite 3.34 up, without `RETURNING` and `STRICT`. It does not survive a disk that lies about having
+written. A `Database` belongs to the thread that made it, and its transactions do not nest. Who writes next is SQLite's
+choice; `companions.work.turnstile` makes it fair. A process that is stopped within a transaction (SIGSTOP, a debugger)
+keeps the write lock until it goes on or ends: writers are told `store_busy`, in WAL mode readers go on, and its end
+stores nothing. Source: the chapter's section on job state in the database (claims C10-150, C10-153, C10-154).
 """
 
 from __future__ import annotations
@@ -32,7 +25,6 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Sequence
-from types import TracebackType
 from typing import Any, Final
 
 from chapter10.canonical import CodedError
@@ -40,11 +32,8 @@ from chapter10.limits import is_seconds
 
 __all__ = ["BUSY_SECONDS", "MAX_BUSY_SECONDS", "Database", "StoreError", "Transaction", "is_busy"]
 
-BUSY_SECONDS: Final = 10.0
-"""How long a call waits for another process to let go of the write lock, by default."""
-MAX_BUSY_SECONDS: Final = 24 * 60 * 60.0
-"""The longest such wait; SQLite counts it in milliseconds and in 32 bits."""
-
+BUSY_SECONDS: Final = 10.0  # how long a call waits for another process to let go of the write lock, by default
+MAX_BUSY_SECONDS: Final = 24 * 60 * 60.0  # the longest such wait; SQLite counts it in milliseconds and in 32 bits
 _WAL_LIMIT_BYTES: Final = 16 * 1024 * 1024
 _JOURNAL_TRIES: Final = 100
 # SQLITE_PROTOCOL: too many processes raced for the first lock of a WAL file; it passes, as the others do.
@@ -55,13 +44,9 @@ class StoreError(CodedError, RuntimeError):
     """Raised when the machine under a store fails; nothing of the call was stored.
 
     (If it was the commit that broke off, the call is stored whole or not at all; repeating it tells.)
-
     `store_busy`: another process held the lock for the whole waiting time; the call may be repeated.
-    `store_unavailable`: the file cannot be used as this store; `reason` says why in a few words and
-    `__cause__` has the sqlite3 error, where there is one.
+    `store_unavailable`: the file cannot be used as this store; `reason` says why, and `__cause__` where sqlite3 did.
     """
-
-    reason: str
 
     def __init__(self, code: str, reason: str) -> None:
         super().__init__(code)
@@ -85,9 +70,7 @@ class Transaction:
             raise
         return self._connection
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if error is not None:
             self._rollback(error)
             return
@@ -113,15 +96,11 @@ class Transaction:
 class Database:
     """A SQLite file with a schema of its own; `connection` is the `sqlite3.Connection`.
 
-    `path`: a file (`:memory:` gives a private one). `application_id`: a number that marks our kind of
-    file. `migrations`: SQL scripts; the file's version is how many of them have run, each in one
-    transaction with the number. `busy_seconds`: how long to wait for another process's lock, 0 to
-    `MAX_BUSY_SECONDS`.
-
-    Raises `StoreError` when the path cannot be opened or is not ours.
+    `path`: a file (`:memory:` gives a private one). `application_id`: a number that marks our kind of file.
+    `migrations`: SQL scripts; the file's version is how many of them have run, each in one transaction with the number.
+    `busy_seconds`: how long to wait for another process's lock, 0 to `MAX_BUSY_SECONDS`. Raises `StoreError` when the
+    path cannot be opened or is not ours.
     """
-
-    connection: sqlite3.Connection
 
     def __init__(
         self,
@@ -150,10 +129,7 @@ class Database:
             raise
 
     def write(self) -> Transaction:
-        """Return a context manager for one durable write transaction; it yields the connection.
-
-        Raises `StoreError`; a `sqlite3.IntegrityError` passes through after the rollback.
-        """
+        """Return the context manager of one durable transaction; it yields the connection. Raises `StoreError`."""
         return Transaction(self.connection)
 
     def row(self, sql: str, parameters: Sequence[object] = ()) -> Any:
@@ -205,8 +181,8 @@ class Database:
     def _choose_journal(self) -> None:
         """Ask for WAL, once in a file's life; a file system without shared memory keeps the rollback journal.
 
-        SQLite does not use the busy timeout here. Of several processes that open a new file at once, those
-        that are refused take the write lock, which does use it, and ask again.
+        SQLite does not wait here. Of several that open a new file at once, those that are refused wait for the write
+        lock and ask again.
         """
         for _ in range(_JOURNAL_TRIES):
             try:

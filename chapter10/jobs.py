@@ -394,7 +394,7 @@ class JobStore:
         """
         self._check(job_id=job_id, attempt=attempt, now=now)
         data = self._json(result, MAX_RESULT_BYTES)
-        sha256 = text_digest(data)
+        receipt = (job_id, attempt, text_digest(data), data)
         with self._database.write() as db:
             moment, job = self._read(now), self._find(db, job_id)
             if attempt != job.attempt:  # guard: stale_attempt
@@ -411,7 +411,6 @@ class JobStore:
                 return False
             if moment >= job.lease_until:  # guard: lease_expired
                 raise LostLease("lease_expired")
-            receipt = (job_id, attempt, sha256, data)
             db.execute("INSERT INTO receipts (job_id, attempt, sha256, data) VALUES (?, ?, ?, ?)", receipt)
             self._end(db, job, "succeeded", moment)
             return True

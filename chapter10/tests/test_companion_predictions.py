@@ -26,7 +26,7 @@ from chapter10.companions.retrying.circuit_breaker import CircuitBreaker
 from chapter10.companions.schemas.schema import Violation, compile_schema
 from chapter10.companions.tools.registry import ToolRegistry
 from chapter10.companions.tools.result_budget import BudgetReport, Message, ResultBudget
-from chapter10.jobs import JobStore
+from chapter10.companions.work.living_store import LivingStore
 from chapter10.lab.console.textio import text_lanes
 from chapter10.lab.effect_scenes.mail import _PLANS
 from chapter10.lab.evidence.evidence import Scene
@@ -77,7 +77,7 @@ class _Dated(ResultBudget):
         return [{"role": "user", "content": [{"type": "text", "text": f"request {self._number}"}]}, *sent], report
 
 
-class _CancelledWhenNobodyWaits(JobStore):
+class _CancelledWhenNobodyWaits(LivingStore):
     """Cancels the job of a caller who has waited long enough."""
 
     def wait(self, owner: str, job_id: int, *arguments: Any, **options: Any) -> dict[str, Any]:
@@ -124,7 +124,7 @@ def without_a_rule(group: str) -> AbstractContextManager[Any]:
         "registry": ("ToolRegistry", _OncePermitted),
         "results": ("PREVIEW_CHARS", 0),
         "turn": ("ResultBudget", _Dated),
-        "clocks": ("JobStore", _CancelledWhenNobodyWaits),
+        "clocks": ("LivingStore", _CancelledWhenNobodyWaits),
         "interruption": ("checked", _never_looks),
         "retry": ("retry", _each_layer_for_itself),
         "breaker": ("CircuitBreaker", easily_open),

@@ -214,7 +214,8 @@ class Submitting(JobTestCase):
             job_id, attempt = self.running()
             await asyncio.sleep(0)
             self.store.finish(job_id, attempt, REPORT, now=2)
-            return self.open().result("alice", job_id)
+            result: dict[str, Any] = self.open().result("alice", job_id)
+            return result
 
         self.assertEqual(REPORT, asyncio.run(work())["data"])
 

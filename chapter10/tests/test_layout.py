@@ -583,20 +583,25 @@ class WhatNoFileDoes(LayoutTestCase):
         self.assert_none(findings, "what catches everything raises again")
 
     def test_jobs_deletes_only_when_it_prunes(self) -> None:
-        """The store keeps all evidence until somebody states a retention and calls `prune`.
+        """The chapter's store keeps all evidence; the living one until somebody states a retention and calls `prune`.
 
         Claims: C10-295.
         """
-        tree = modules()["jobs"].tree
+        self.assertEqual([], [at(modules()["jobs"], node) for node in self.deletes(modules()["jobs"].tree)])
+        tree = modules()["companions.work.living_store"].tree
         inside = {
             node
             for function in ast.walk(tree)
             if isinstance(function, ast.FunctionDef) and function.name == "prune"
             for node in ast.walk(function)
         }
-        deletes = [node for node in strings_of(tree) if re.search(r"\bDELETE\s+FROM\b|\bDROP\b", str(node.value))]
+        deletes = self.deletes(tree)
         self.assertTrue(deletes, "prune deletes something")
         self.assertEqual([node.lineno for node in deletes if node not in inside], [])
+
+    def deletes(self, tree: ast.AST) -> list[ast.Constant]:
+        """Every text that takes rows away."""
+        return [node for node in strings_of(tree) if re.search(r"\bDELETE\s+FROM\b|\bDROP TABLE\b", str(node.value))]
 
     def test_a_catalog_entry_holds_nothing_that_runs(self) -> None:
         """Discovery proposes: a tool is data, and the catalog has no verb that executes one.

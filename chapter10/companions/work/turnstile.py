@@ -55,7 +55,6 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable, Sequence
-from types import TracebackType
 from typing import Any, Final
 
 from chapter10.database import BUSY_SECONDS, Database, Transaction, is_busy
@@ -281,9 +280,7 @@ class FairTransaction(Transaction):
             self._turnstile.leave()
             raise
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         try:
             super().__exit__(kind, error, trace)
         finally:

@@ -61,6 +61,7 @@ from chapter10.companions.tools.result_store import ResultStore, visible_content
 from chapter10.companions.tools.result_text import is_empty, result_text
 from chapter10.companions.tools.tool_calls import CancelScope, ToolCall, check_call, parse_arguments
 from chapter10.companions.tools.tool_spec import is_seconds
+from chapter10.companions.work.living_store import LivingStore
 from chapter10.companions.work.worker import Backoff, Handler, Worker
 from chapter10.concurrency import bounded_reads, stream_reads
 from chapter10.database import Database
@@ -189,8 +190,8 @@ def _check_nothing(_: dict[str, Any]) -> None:
 
 
 @contextmanager
-def _jobs(_: Path) -> Iterator[Bench]:
-    with JobStore(":memory:", [Operation("notes.add", "1", _check_nothing)]) as store:
+def _jobs(_: Path, make: Any = JobStore) -> Iterator[Bench]:
+    with make(":memory:", [Operation("notes.add", "1", _check_nothing)]) as store:
         first = store.submit("alice", "first", {"month": "2026-08"}, now=0)
         held = store.submit("alice", "held", {"month": "2026-08"}, now=0, deadline=1000)
         done = store.submit("alice", "done", {"month": "2026-08"}, now=0)
@@ -198,34 +199,41 @@ def _jobs(_: Path) -> Iterator[Bench]:
         store.finish(done, store.claim(done, now=1) or 0, {"total_cents": 6000}, now=2)
         expected = store.result("alice", done)
         registered: dict[str, Any] = {"tool": "notes.more", "version": "1", "check": _check_nothing}
-        many: dict[str, Any] = {"now": 3, "deadline": 90, "max_attempts": 3, "capacity": 20, "owner_capacity": 10}
+        many: dict[str, Any] = {"now": 3, "deadline": 90, "max_attempts": 3, "capacity": 20}
+        living: list[Verb] = []
+        if make is LivingStore:
+            many["owner_capacity"] = 10
+            living = [
+                _verb(store.submit_many, owner="bob", submissions=[("k1", {"a": 1}), ("k2", {})], tool="notes.add",
+                      **many),
+                _verb(store.list_jobs, owner="alice", before=None, limit=50),
+                _verb(partial(store.wait, clock=_clock, sleep=_raise_stop), "wait", raises=(_StopWaiting,),
+                      owner="alice", job_id=done, timeout=1.0, poll=0.5),
+                _verb(store.claim_next, now=3, lease=10),
+                _verb(store.renew, job_id=held, attempt=attempt, now=3, lease=10),
+                _verb(store.sweep, now=3, limit=100),
+                _verb(store.prune, now=3, results_before=-5.0, keys_before=-6.0, limit=100),
+                _verb(store.stats, now=3),
+            ]  # fmt: skip
         verbs = [
-            _verb(JobStore, path=":memory:", operations=(), busy_seconds=1.0),
+            *living,
+            _verb(make, path=":memory:", operations=(), busy_seconds=1.0),
             _verb(lambda **fields: store.register(Operation(**fields)), "register", **registered),
             _verb(store.register, "register", operation=Operation(**registered)),
             _verb(
                 store.submit, owner="alice", action_key="new", args={"month": "2026-08"}, tool="reports.export", **many
             ),
             _verb(store.submit, owner="bob", action_key="k", args={"a": [1, {"b": "x"}]}, tool="notes.add", **many),
-            _verb(store.submit_many, owner="bob", submissions=[("k1", {"a": 1}), ("k2", {})], tool="notes.add", **many),
             _verb(store.get, owner="alice", job_id=first),
             _verb(store.cancel, owner="alice", job_id=first, now=3),
             _verb(store.events, owner="alice", job_id=held, after=0, limit=100),
             _verb(store.result, owner="alice", job_id=done),
-            _verb(store.list_jobs, owner="alice", before=None, limit=50),
-            _verb(partial(store.wait, clock=_clock, sleep=_raise_stop), "wait", raises=(_StopWaiting,),
-                  owner="alice", job_id=done, timeout=1.0, poll=0.5),
             _verb(store.intent, job_id=first),
             _verb(store.claim, job_id=first, now=3, lease=10),
-            _verb(store.claim_next, now=3, lease=10),
-            _verb(store.renew, job_id=held, attempt=attempt, now=3, lease=10),
             _verb(store.progress, job_id=held, attempt=attempt, done=1, total=2, now=3),
             _verb(store.finish, job_id=held, attempt=attempt, result={"total": [1, "x"]}, now=3),
             _verb(store.fail, job_id=held, attempt=attempt, code="temporary", now=3, retry_after=1.0),
             _verb(store.receipt_count, job_id=done),
-            _verb(store.sweep, now=3, limit=100),
-            _verb(store.prune, now=3, results_before=-5.0, keys_before=-6.0, limit=100),
-            _verb(store.stats, now=3),
         ]  # fmt: skip
         tables = {"jobs": "id", "receipts": "job_id", "events": "seq"}
 
@@ -239,6 +247,12 @@ def _jobs(_: Path) -> Iterator[Bench]:
                 return getattr(error, "code", "") in ("result_expired", "not_found")
 
         yield Bench(verbs, content, usable)
+
+
+@contextmanager
+def _living(folder: Path) -> Iterator[Bench]:
+    with _jobs(folder, LivingStore) as bench:
+        yield bench
 
 
 class _StopWaiting(Exception):
@@ -714,6 +728,7 @@ SUBJECTS: Final[dict[str, Subject]] = {
     "catalog": _catalog,
     "concurrency": _concurrency,
     "jobs": _jobs,
+    "living": _living,
     "database": _database,
     "schema": _schema,
     "registry": _registry,
@@ -737,6 +752,7 @@ FUZZED: Final[dict[str, tuple[str, ...]]] = {
     "catalog": ("Tool", "Catalog", "ToolMap"),
     "concurrency": ("bounded_reads", "stream_reads"),
     "jobs": ("JobStore", "Operation"),
+    "living": ("LivingStore",),
     "database": ("Database",),
     "schema": ("compile_schema", "Validator", "strict_json", "copy_json", "Pattern"),
     "registry": ("ToolRegistry", "ToolSpec", "is_seconds", "result_text", "is_empty"),
@@ -795,7 +811,8 @@ NOT_FUZZED: Final[dict[str, tuple[str, ...]]] = {
         "content_text", "preview", "preview_size", "is_name", "check_name", "whole_number", "canonical_text",
         "whole_characters", "encoded", "cut_text", "redact_secrets", "partition", "merge_messages", "group_results",
         "select_fresh_to_replace", "ReplacementState.decide", "status_text", "WorkerLog", "log_path", "Heartbeat",
-        "read_table", "export_key", "Exporter", "problems_of", "prefix_digests", "Turnstile", "Turn",
+        "read_table", "export_key", "Exporter", "problems_of", "prefix_digests", "Turnstile", "Turn", "FairDatabase",
+        "FairTransaction", "is_busy",
         "ThreadProgress", "answer_of", "Summary", "CancelReceipt", "remarks", "export_sales",
         "IntentRecords.claim_in", "IntentRecords.complete", "IntentRecords.complete_in", "IntentRecords.doubt",
         "IntentRecords.doubt_in", "IntentRecords.fail_in", "IntentRecords.look", "IntentRecords.release",
@@ -809,7 +826,7 @@ NOT_FUZZED: Final[dict[str, tuple[str, ...]]] = {
     "it wires parts together that are fuzzed by themselves": ("Gateway", "invoke_tool", "saga_demonstration"),
     "it starts or stops processes": ("ChildProcess", "ChildContext", "serve", "stop_process", "sigterm_is_a_request"),
     "it only carries what was found, and is made by its module": (
-        "Ending", "Outcome", "Invocation", "Statistics", "Update", "ExecutorStatistics", "ToolState", "Request",
+        "Ending", "Job", "Outcome", "Invocation", "Statistics", "Update", "ExecutorStatistics", "ToolState", "Request",
         "Claim", "Record", "Intent", "Message", "Batch", "PassReport", "Stopped", "Candidate", "SeenResult",
         "Partition", "ShapedResult", "GroupReport", "BudgetReport", "StoredResult", "Status", "Sale", "Violation",
         "CallFailure", "ToolResult", "Progress", "LeftOut", "CallContext", "ApprovalRequest", "Note",
