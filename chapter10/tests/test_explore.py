@@ -325,6 +325,12 @@ class TheCommand(unittest.TestCase):
         self.assertIn("finish job 1, attempt 1", text)
         self.assertIn("C10-229", text)
 
+    def test_a_mark_that_is_gone_is_one_line(self) -> None:
+        """Exit 1 and what the mark's error says, whether a guard is taken out or the page is compared."""
+        for name, arguments in (("counterexample", ("--without", "due.claim")), ("mark_of", ("--check",))):
+            with mock.patch.object(explore, name, side_effect=MarkError("guard due.claim: lost")):
+                self.assertEqual((1, "[X] guard due.claim: lost\n"), printed(*arguments))
+
     def test_an_unknown_guard_and_a_world_too_large_are_usage_errors(self) -> None:
         """Exit 2 and a line that says what to do."""
         self.assertEqual(2, printed("--without", "nothing.at_all")[0])

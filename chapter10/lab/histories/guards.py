@@ -18,8 +18,10 @@ import ast
 import importlib.abc
 import importlib.util
 import inspect
+import io
 import re
 import sys
+import tokenize
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -162,9 +164,10 @@ def _reached(store: type[JobStore], verb: str) -> dict[str, type]:
 def _marks(store: type[JobStore], verb: str) -> Iterator[tuple[str, int, str]]:
     """Yield the marks that a call of a verb passes: the method, the line in it counted from 0, the condition."""
     for name, owner in _reached(store, verb).items():
-        for row, line in enumerate(_source(owner, name)[0]):
-            if found := re.search(r"# guard: (\w+)$", line.rstrip()):
-                yield name, row, found[1]
+        text = io.StringIO(dedent("".join(_source(owner, name)[0])))
+        for token in tokenize.generate_tokens(text.readline):
+            if found := re.fullmatch(r"# guard: (\w+)", token.string):
+                yield name, token.start[0] - 1, found[1]
 
 
 def _marked(guard: Guard) -> tuple[str, int]:
