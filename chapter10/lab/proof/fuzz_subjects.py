@@ -244,7 +244,7 @@ def _jobs(_: Path, make: Any = JobStore) -> Iterator[Bench]:
 
         def usable() -> bool:
             try:
-                return store.result("alice", done) == expected
+                return bool(store.result("alice", done) == expected)
             except Exception as error:  # removed by a prune that was asked for in earnest
                 return getattr(error, "code", "") in ("result_expired", "not_found")
 
@@ -806,7 +806,8 @@ NOT_FUZZED: Final[dict[str, tuple[str, ...]]] = {
         "ToolRegistry.catalog", "Worker.close", "Worker.run_once", "Worker.stop", "abandoned",
     ),
     "it gets what another part of the package has checked or made": (
-        "text_digest", "Tool.card", "IndexedToolMap", "Database.row", "Database.rows", "Transaction", "Pattern.found_in",
+        "text_digest", "Tool.card", "IndexedToolMap", "Database.row", "Database.rows", "Transaction",
+        "Pattern.found_in",
         "CircuitBreaker.call", "judge", "Postings", "ToolIndex", "checked_async", "in_thread", "own", "until",
         "leaves", "run",
         "ToolRegistry.check", "is_async", "Places", "Stop", "HandlerSignature", "can_execute", "Attempt", "Held",
