@@ -24,6 +24,17 @@ class FixtureTests(test_catalog.FixtureTests):
 class SearchTests(test_catalog.SearchTests):
     make = IndexedCatalog
 
+    def test_permission_comes_before_the_score(self) -> None:
+        """What is summed up never holds a hidden tool, and counting starts none.
+
+        Claims: C10-016, C10-035.
+        """
+        catalog = IndexedCatalog(tool(f"t{i:03}", "word", "also", permission="pq"[i % 2]) for i in range(100))
+        evens = sum(1 << number for number in range(0, 100, 2))
+        with mock.patch.object(postings, "_sum", wraps=postings._sum) as counted:
+            catalog.search("word also", {"p"}, 60)
+        counted.assert_called_once_with([evens, evens])
+
 
 class LoadTests(test_catalog.LoadTests):
     make = IndexedCatalog
@@ -154,17 +165,6 @@ class EqualityTests(unittest.TestCase):
 
 class IndexTests(unittest.TestCase):
     """What the index costs and keeps."""
-
-    def test_permission_comes_before_the_score(self) -> None:
-        """What is summed up never holds a hidden tool, and counting starts none.
-
-        Claims: C10-016, C10-035.
-        """
-        catalog = IndexedCatalog(tool(f"t{i:03}", "word", "also", permission="pq"[i % 2]) for i in range(100))
-        evens = sum(1 << number for number in range(0, 100, 2))
-        with mock.patch.object(postings, "_sum", wraps=postings._sum) as counted:
-            catalog.search("word also", {"p"}, 60)
-        counted.assert_called_once_with([evens, evens])
 
     def test_what_is_remembered_is_bounded(self) -> None:
         """Late numbers, gaps and integers stay within their bounds, whatever is asked and changed."""
