@@ -31,7 +31,8 @@ may depend on everything.
 What it does not do: understand (a word that no tool uses finds nothing; pass `synonyms`), correct spelling, or
 keep a tool from putting every word of the language into its own texts: who writes the texts is trusted.
 Weights and fillers were chosen on one half of the questions of `lab.benchmarks.samples`; `reports/ranking.md` has
-what the other half says. One thread at a time. Source: the chapter's rule and its limit (claims C10-035 to C10-049).
+what the other half says. One thread at a time. Source: the chapter's rule and what it leaves out (claims
+C10-034, C10-035, C10-044, C10-047, C10-051).
 """
 
 from __future__ import annotations
@@ -228,10 +229,10 @@ class _View:
 
 
 def rarity(having: int, tools: int) -> int:
-    """Return how rare a word is that `having` of `tools` have: `10 * log2(1 + tools / having)`, rounded down; 0 for none.
+    """Return how rare a word is that `having` of `tools` have: `10 * log2(1 + tools / having)`, rounded down.
 
     In whole numbers, since a logarithm may differ between machines in its last digit: the tenth power of the ratio
-    has one binary digit for each tenth of a bit.
+    has one binary digit for each tenth of a bit. A word that none has gives 0.
     """
     return ((tools + having) ** 10 // having**10).bit_length() - 1 if having else 0
 

@@ -5,13 +5,14 @@ digits, and each two neighbours of a Chinese run. Four small rules come on top, 
 
     fillers      what a person says around the matter, in both languages, is no word (`STOP_WORDS`, `FILLERS`).
                  Verbs that name tools stay: find, get, show, create, 查, 删
-    stems        an English word loses its ending, so that `bookings` and `booked` meet `booking` (`stem`)
+    stems        an English word loses its ending, so that `booked` and `books` meet `booking` (`stem`)
     single signs a pair of Chinese signs is there as the pair and as its two signs: 删 meets 删除
     once         a word counts once in a text, however often it stands there
 
 The same rules hold for questions and for tools, so that what is lost is lost on both sides. No dictionary, no
 part of speech, no spelling; words that differ and mean the same are the business of a table that a user passes
-to `ranking`. Source: the chapter's remark that its words were chosen by somebody (claims C10-041, C10-045).
+to `ranking`. Source: the chapter on its query, which is split at white space and understands nothing (claims
+C10-033, C10-034).
 """
 
 from __future__ import annotations
@@ -23,19 +24,18 @@ from chapter10.companions.finding.tool_list import words_of
 
 __all__ = ["FILLERS", "STOP_WORDS", "first_sentence", "is_pair", "stem", "terms"]
 
-STOP_WORDS: Final = frozenset(
-    """
-    a about above after again all also am an and any anything are as at be because been before being below best
-    better between both but by can could did do does doing don down during each feature features few for from further
-    good great had has have having he help her here hers him his how i if in include included includes including
-    interested interesting into is it its itself just kind know let like ll looking me more most my need nice no nor
-    not now of off on once one ones only option options or other our ours out over own particular please provide
-    provided providing re really recommend same she should so some someone something specific such suggest sure t tell
-    than that the their theirs them themselves then there these they thing things this those through to today too under
-    until up us use using ve very want was way ways we were what when where which while who whom why will with would
-    you your yours give able certain especially following various
-    """.split()
-)
+_SAID_AROUND: Final = """
+a able about above after again all also am an and any anything are as at be because been before being below best
+better between both but by can certain could did do does doing don down during each especially feature features
+few following for from further give good great had has have having he help her here hers him his how i if in
+include included includes including interested interesting into is it its itself just kind know let like ll
+looking me more most my need nice no nor not now of off on once one ones only option options or other our ours out
+over own particular please provide provided providing re really recommend same she should so some someone
+something specific such suggest sure t tell than that the their theirs them themselves then there these they thing
+things this those through to today too under until up us use using various ve very want was way ways we were what
+when where which while who whom why will with would you your yours
+"""
+STOP_WORDS: Final = frozenset(_SAID_AROUND.split())
 """English words that say nothing of the matter, and how people ask."""
 
 FILLERS: Final = (
@@ -47,7 +47,16 @@ FILLERS: Final = (
 
 _FILLERS: Final = re.compile("|".join(sorted(FILLERS, key=len, reverse=True)))
 _SENTENCE: Final = re.compile(r"[.!?](?=\s|$)|[。！？\n]")
-_ENDINGS: Final = (("ies", "y"), ("sses", "ss"), ("ing", ""), ("edly", ""), ("ed", ""), ("es", ""), ("s", ""), ("ly", ""))
+_ENDINGS: Final = (
+    ("ies", "y"),
+    ("sses", "ss"),
+    ("ing", ""),
+    ("edly", ""),
+    ("ed", ""),
+    ("es", ""),
+    ("s", ""),
+    ("ly", ""),
+)
 _FIRST_SIGN: Final = "\u3005"
 """From here on letters are those of Chinese, Japanese and Korean."""
 
@@ -73,7 +82,7 @@ def stem(word: str) -> str:
     """Return an English word without its ending; any other word, and one of at most three letters, as it is.
 
     One ending at most, which leaves three letters at least; then a final e, the second of two equal consonants
-    (other than l and s), and a final y as i: `bookings` is `book`, `planned` is `plan`, `cities` is `citi` as `city`.
+    (other than l and s), and a final y as i: `booking` is `book`, `planned` is `plan`, `cities` is `citi` as `city`.
     """
     if len(word) <= 3 or not word.isascii():
         return word

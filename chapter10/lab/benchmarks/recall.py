@@ -19,7 +19,8 @@ The four ways
 
 Every figure is exact and the same on any machine: no time is among them (`--area ranking` of the benchmark measures
 those). Who wrote the questions and how they were taken stands in `samples/sources.md`.
-Exit codes: 0 fine, 1 the page differs, 2 usage. Source: the chapter's word on chosen words (claims C10-041, C10-045).
+Exit codes: 0 fine, 1 the page differs, 2 usage. Source: the chapter on what an
+evaluation of search looks at (claims C10-052, C10-054, C10-056).
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from pathlib import Path
 from typing import Final
 
 from chapter10.catalog import Catalog, Tool
-from chapter10.companions.finding.ranking import Ranking, places
+from chapter10.companions.finding.ranking import Ranking
 from chapter10.companions.finding.tool_list import DEFAULT_PERMISSION, parse_tool_list, words_of
 from chapter10.experiments import reports_folder
 from chapter10.lab.console.textio import EXIT_FINE, main_guard
@@ -211,8 +212,7 @@ def full_text(tools: Sequence[Tool]) -> Finder:
 
 def words(tools: Sequence[Tool], synonyms: Mapping[str, tuple[str, ...]] | None = None) -> Finder:
     """Ask a `Ranking` of all `tools`."""
-    ranking = Ranking(Catalog(tools), synonyms=synonyms)
-    return lambda question: [card["name"] for card in ranking.search(question, _GRANTS, _MOST)]
+    return _finder(Ranking(Catalog(tools), synonyms=synonyms))
 
 
 METHODS: Final[Mapping[str, Callable[[Sequence[Tool]], Finder]]] = {
@@ -230,6 +230,10 @@ def has_full_text() -> bool:
     except sqlite3.OperationalError:
         return False
     return True
+
+
+def _finder(ranking: Ranking) -> Finder:
+    return lambda question: [card["name"] for card in ranking.search(question, _GRANTS, _MOST)]
 
 
 def _by_sum(weights: Mapping[str, Mapping[str, float]]) -> Finder:
@@ -303,7 +307,8 @@ def _text(value: Fraction, decimals: int) -> str:
 _HEAD: Final = """\
 # 用一句话找工具 / Finding a tool by a plain question
 
-这一页由程序算出，不手工修改；没有时间，任何机器得到相同的字节。每个数是百分比（MRR 除外），对一半没有参与挑选的问题取平均。
+这一页由程序算出，不手工修改；没有时间，任何机器得到相同的字节。
+每个数是百分比（MRR 除外），对没有参与挑选的那一半问题取平均。
 读法见 [docs/ranking.md](../docs/ranking.md)，题目从哪里来见
 [sources.md](../chapter10/lab/benchmarks/samples/sources.md)。
 This page is computed and never edited by hand; no time is in it, and every machine gives the same bytes. Each number
@@ -322,7 +327,8 @@ _COLUMNS: Final = (*(f"first {k}" for k in KS), "MRR")
 def page() -> str:
     """Return the whole report. Without FTS5 its table is missing."""
     samples = [read_sample(name) for name in SAMPLES]
-    return "\n".join([_HEAD, *map(_section, samples), _halves(samples), _leaks(samples), *_full_text(samples)])
+    parts = [*map(_section, samples), _halves(samples), _floors(samples), _leaks(samples), *_full_text(samples)]
+    return "\n".join([_HEAD, *parts])
 
 
 def _section(sample: Sample) -> str:
@@ -341,6 +347,25 @@ def _halves(samples: Sequence[Sample]) -> str:
         for half, questions in (("chosen on", sample.chosen), ("reported on", sample.reported)):
             rows.append([sample.name, half, str(len(questions)), *_figures(find, questions)])
     return f"## The two halves, words\n\n{_table(['', '', 'questions', *_COLUMNS], rows)}"
+
+
+def _floors(samples: Sequence[Sample]) -> str:
+    by_name = {sample.name: sample for sample in samples}
+    own, foreign = by_name["metatool"], by_name["bfcl-live"].reported
+    rows = []
+    for least in range(5):
+        ranking = Ranking(Catalog(own.tools), least=least)
+        asked = [[len(ranking.search(one.text, _GRANTS)) == 0 for one in half] for half in (own.reported, foreign)]
+        empty = [_text(Fraction(100 * sum(half), len(half)), 1) for half in asked]
+        rows.append([str(least), measured(_finder(ranking), own.reported)[0][2], *empty])
+    head = ["least", "first 5", "own questions without a card", "foreign questions without a card"]
+    return f"""\
+## What the floor costs
+
+The tools of metatool, asked their own questions and those of bfcl-live, which were meant for other tools (some of them
+do the same). A higher floor is silent more often, on either.
+
+{_table(head, rows)}"""
 
 
 def _leaks(samples: Sequence[Sample]) -> str:
@@ -374,7 +399,9 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; see the top of the module."""
-    parser = argparse.ArgumentParser(prog="python -m chapter10.lab.benchmarks.recall", description="How often it finds.")
+    parser = argparse.ArgumentParser(
+        prog="python -m chapter10.lab.benchmarks.recall", description="How often it finds."
+    )
     one = parser.add_mutually_exclusive_group()
     one.add_argument("--write", action="store_true", help="write the page anew")
     one.add_argument("--check", action="store_true", help="compare the page with a new run")
