@@ -82,7 +82,7 @@ class _Shared(Ranking):
     """Counts over all tools and leaves out of the list what may not be seen."""
 
     def search(self, query: str, grants: Any, limit: int = 3) -> list[dict[str, Any]]:
-        tools = self._catalog.tools
+        tools = self.catalog.tools
         everything = {tool.permission for tool in tools.values()}
         cards = super().search(query, everything, 1000)
         return [card for card in cards if tools[card["name"]].permission in grants][:limit]

@@ -298,7 +298,7 @@ class WhatIsHidden(unittest.TestCase):
         differ = 0
         for seed in range(3):
             mixed, alone = (Ranking(catalog) for catalog in self.halves("metatool", seed))
-            visible = set(names(alone.search("a", OPEN, 1))) | {one.name for one in alone._catalog.tools.values()}
+            visible = set(names(alone.search("a", OPEN, 1))) | {one.name for one in alone.catalog.tools.values()}
             for question in sample("metatool").reported[:30]:
                 right = alone.search(question.text, OPEN)
                 shared = shared_index(mixed, question.text, ALL, visible, 3)

@@ -90,7 +90,7 @@ class RankingError(CodedError, ValueError):
 
 
 class Ranking:
-    """Plain questions to a catalog. `search` has the signature and the answers' form of `Catalog.search`."""
+    """Plain questions to `catalog`. `search` has the signature and the answers' form of `Catalog.search`."""
 
     def __init__(
         self, catalog: Catalog, *, synonyms: Mapping[str, Collection[str]] | None = None, least: int = LEAST
@@ -105,7 +105,7 @@ class Ranking:
             raise RankingError("invalid_catalog")
         if type(least) is not int or least < 0:
             raise RankingError("invalid_least")
-        self._catalog = catalog
+        self.catalog = catalog
         self._least = least
         self._synonyms = _read_synonyms({} if synonyms is None else synonyms)
         self._tools: list[Tool] = []  # as the catalog had them when it was last looked at
@@ -126,7 +126,7 @@ class Ranking:
                 scores[name] += points
         least = max((self._floor(view), *nlargest(limit, scores.values())[limit - 1 :]))  # of the last card, if full
         best = sorted((-score, name) for name, score in scores.items() if score >= least)
-        tools = self._catalog.tools
+        tools = self.catalog.tools
         return [tools[name].card(-score) for score, name in best[:limit]]
 
     def explain(self, query: str, grants: Grants, name: str) -> dict[str, Any]:
@@ -140,7 +140,7 @@ class Ranking:
         view = self._view(frozenset(grants))
         if type(name) is not str or name not in view.names:
             raise CatalogError("denied")
-        best = places(self._catalog.tools[name])
+        best = places(self.catalog.tools[name])
         rows = []
         for word in self._words(query):
             if word in best:
@@ -195,7 +195,7 @@ class Ranking:
 
     def _follow(self) -> None:
         """Take in what the catalog gained, lost or replaced since the last question. A `Tool` itself never changes."""
-        registered = self._catalog.tools
+        registered = self.catalog.tools
         now = list(map(registered.__getitem__, registered))
         if len(now) == len(self._tools) and all(map(is_, now, self._tools)):
             return

@@ -56,6 +56,7 @@ __all__ = [
     "Sample",
     "bm25",
     "chapter",
+    "check_report",
     "full_text",
     "has_full_text",
     "leak",
