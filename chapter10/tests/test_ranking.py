@@ -22,7 +22,7 @@ from chapter10.experiments import reports_folder
 from chapter10.lab.benchmarks import recall
 from chapter10.lab.benchmarks.recall import Question, Sample, read_sample
 from chapter10.lab.tool_scenes.ranking import shared_index
-from chapter10.tests.support import FolderTestCase
+from chapter10.tests.support import TOP, FolderTestCase
 
 OPEN = frozenset({"open"})
 ALL = frozenset({"open", "shut"})
@@ -409,13 +409,17 @@ class Recall(FolderTestCase):
         self.assertIn(recall._leaks([sample("metatool")]).splitlines()[-1], page)
         self.assertEqual(re.findall(r"^## ([a-z-]+)$", page, re.MULTILINE), list(recall.SAMPLES))
 
-    def test_the_targets_that_were_set_are_reached_where_the_page_says_so(self) -> None:
-        """Among the first five: two thirds of MetaTool's questions, seven eighths of the two lists of functions."""
+    def test_the_guide_has_the_figures_of_the_page(self) -> None:
+        """Its table is the column of the first five, one row a sample, one column a way."""
         page = (reports_folder() / recall.REPORT).read_text(encoding="utf-8")
-        for name, least in (("metatool", 65), ("bfcl-live", 86), ("seal-tools", 88), ("feishu-zh", 75)):
-            row = re.search(r"^\| words \|(.+)\|$", page.partition(f"## {name}\n")[2], re.MULTILINE)
-            assert row is not None
-            self.assertGreaterEqual(float(row[1].split("|")[2]), least, name)
+        guide = (TOP / "docs" / "ranking.md").read_text(encoding="utf-8").partition("## 3.")[2].replace("*", "")
+        rows = [[cell.strip() for cell in line.split("|")[3:7]] for line in guide.splitlines() if line.startswith("| ")]
+        for name, told in zip(recall.SAMPLES, rows[1:], strict=True):
+            section = page.partition(f"## {name}\n")[2]
+            index = page.partition("## FTS5\n")[2]
+            found = [re.search(rf"^\| {way} \|(.+)\|$", section, re.MULTILINE) for way in recall.METHODS]
+            found.insert(2, re.search(rf"^\| {name} \|(.+)\|$", index, re.MULTILINE))
+            self.assertEqual([row[1].split("|")[2].strip() for row in found if row], told, name)
 
     def test_hidden_tools_change_none_of_our_answers_on_the_page(self) -> None:
         """And some of a shared index in each sample. Claims: C10-051."""
