@@ -195,8 +195,7 @@ class Ranking:
 
     def _follow(self) -> None:
         """Take in what the catalog gained, lost or replaced since the last question. A `Tool` itself never changes."""
-        registered = self.catalog.tools
-        now = list(map(registered.__getitem__, registered))
+        now = list(self.catalog.tools.values())
         if len(now) == len(self._tools) and all(map(is_, now, self._tools)):
             return
         before, after = ({id(tool): tool for tool in tools} for tools in (self._tools, now))

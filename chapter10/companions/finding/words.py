@@ -43,9 +43,9 @@ FILLERS: Final = (
     *("有没有", "能不能", "可不可以", "是不是", "可以", "我想", "想要", "需要", "告诉", "看看"),
     *("这个", "那个", "这些", "那些", "我们", "你们", "他们", "自己"),
 )
-"""The same in Chinese: phrases that are taken out before a run is cut into pairs."""
+"""The same in Chinese: phrases that are taken out before a run is cut into pairs. None begins with another."""
 
-_FILLERS: Final = re.compile("|".join(sorted(FILLERS, key=len, reverse=True)))
+_FILLERS: Final = re.compile("|".join(FILLERS))
 _SENTENCE: Final = re.compile(r"[.!?](?=\s|$)|[。！？\n]")
 _ENDINGS: Final = (
     ("ies", "y"),
@@ -84,7 +84,7 @@ def stem(word: str) -> str:
     One ending at most, which leaves three letters at least; then a final e, the second of two equal consonants
     (other than l and s), and a final y as i: `booking` is `book`, `planned` is `plan`, `cities` is `citi` as `city`.
     """
-    if len(word) <= 3 or not word.isascii():
+    if not word.isascii():
         return word
     for ending, rest in _ENDINGS:
         if word.endswith(ending) and not word.endswith("ss") and len(word) - len(ending) >= 3:

@@ -109,7 +109,7 @@ def _questions(plan: Plan, size: int, ranking: Ranking, asked: list[str]) -> Fin
 
 
 def _changes(plan: Plan, sizes: tuple[int, ...], rankings: list[Ranking], text: str) -> Finding:
-    """Ask after each upgrade of one tool: the catalog is looked through, one tool is read, the words are counted anew."""
+    """Ask after each upgrade of one tool: the catalog is looked through, one tool read, the words counted anew."""
     times = plan.pick(2, 10)
     sides = [ready(partial(_upgrades, ranking, text, times)) for ranking in rankings]
     costs = by_turns(sides, count=times, repeats=plan.pick(2, 5))
