@@ -132,6 +132,7 @@ class Scores(unittest.TestCase):
             with self.subTest(place=place):
                 self.assertEqual(places(one)["fox"], place)
         ranking = Ranking(Catalog(found.values()), least=0)
+        self.assertEqual([WEIGHTS[place] for place in found], [1, 1, 1, 2, 2, 2, 3])
         cards = ranking.search("fox", OPEN, 10)
         each = rarity(7, 7)
         self.assertEqual({c["name"]: c["score"] for c in cards}, {t.name: WEIGHTS[p] * each for p, t in found.items()})

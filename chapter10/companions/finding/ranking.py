@@ -141,7 +141,7 @@ class Ranking:
         if type(name) is not str or name not in view.names:
             raise CatalogError("denied")
         best = places(self.catalog.tools[name])
-        rows = []
+        rows: list[dict[str, Any]] = []
         for word in self._words(query):
             if word in best:
                 points = dict(self._points(word, view))[name]
