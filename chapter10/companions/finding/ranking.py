@@ -185,9 +185,9 @@ class Ranking:
         view = self._views.get(granted)
         if view is None:
             names = frozenset(tool.name for tool in self._tools if tool.permission in granted)
-            self._kept += len(names)
-            if len(self._views) >= MAX_VIEWS or self._kept > MAX_KEPT:
+            if len(self._views) >= MAX_VIEWS or self._kept + len(names) > MAX_KEPT:
                 self._forget()
+            self._kept += len(names)
             view = self._views[granted] = _View(names)
         return view
 
