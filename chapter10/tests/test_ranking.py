@@ -137,6 +137,15 @@ class Scores(unittest.TestCase):
         each = rarity(7, 7)
         self.assertEqual({c["name"]: c["score"] for c in cards}, {t.name: WEIGHTS[p] * each for p, t in found.items()})
 
+    def test_arguments_are_looked_for_eight_levels_deep(self) -> None:
+        """Through objects and lists; what lies deeper is not read."""
+        for nested in (lambda inner: {"properties": {"x": inner}}, lambda inner: {"items": inner}):
+            schema: dict[str, Any] = {"properties": {"fox": {}}}
+            for depth in range(10):
+                with self.subTest(depth=depth):
+                    self.assertEqual("fox" in places(tool("a", parameters=schema)), depth <= 8)
+                schema = nested(schema)
+
     def test_a_keyword_that_the_description_has_counts_where_it_stands_there(self) -> None:
         """A list's keywords are the words of all its texts, and would make the rest as heavy as the first sentence."""
         one = tool("a", "First. Then the fox.", keywords=("fox", "hound"))
@@ -265,11 +274,15 @@ class Scores(unittest.TestCase):
             ("invalid_synonyms", {"synonyms": {"fox": [1]}}),
             ("invalid_synonyms", {"synonyms": {"the": ["fox"]}}),
             ("invalid_synonyms", {"synonyms": {"fox": []}}),
-            ("invalid_synonyms", {"synonyms": {"x" * 201: ["fox"]}}),
+            ("invalid_synonyms", {"synonyms": {"fox " * 51: ["hound"]}}),
         ):
             with self.subTest(code=code, arguments=arguments), self.assertRaises(RankingError) as caught:
                 Ranking(**{"catalog": catalog, **arguments})  # type: ignore[arg-type]
             self.assertEqual(str(caught.exception), code)
+        with mock.patch.object(ranking_module, "MAX_SYNONYMS", 1):
+            Ranking(catalog, synonyms={"fox " * 50: ["hound"]})
+            with self.assertRaises(RankingError):
+                Ranking(catalog, synonyms={"fox": ["hound"], "hound": ["fox"]})
 
 
 class WhatIsHidden(unittest.TestCase):
@@ -381,7 +394,10 @@ class InStep(unittest.TestCase):
                 for number in range(30):
                     self.assertEqual(ranking.search(text, {"tools:use", str(number)}), expected)
                     self.assertLessEqual(len(ranking._views), ranking_module.MAX_VIEWS)
-                    held = sum(len(points) for view in ranking._views.values() for points in view.points.values())
+                    ranking.search("nothing of the kind", {"tools:use", str(-number)})
+                    views = list(ranking._views.values())
+                    held = sum(len(points) for view in views for points in view.points.values())
+                    held += sum(len(view.names) for view in views[:-1])  # the last one is needed
                     self.assertLessEqual(held, ranking_module.MAX_KEPT)
 
 

@@ -44,7 +44,7 @@ from operator import is_
 from typing import Any, Final
 
 from chapter10.canonical import CodedError
-from chapter10.catalog import Catalog, CatalogError, Grants, Tool
+from chapter10.catalog import MAX_TEXT, Catalog, CatalogError, Grants, Tool
 from chapter10.companions.finding.tool_list import words_of
 from chapter10.companions.finding.words import first_sentence, is_pair, terms
 
@@ -78,7 +78,7 @@ MAX_VIEWS: Final = 64
 MAX_KEPT: Final = 1_000_000
 """Words in tools that are kept counted over all of them; past it all are dropped and counted again when asked for."""
 MAX_SYNONYMS: Final = 10_000
-"""Entries of the table that a user passes."""
+"""Entries of the table that a user passes; each text has at most `catalog.MAX_TEXT` characters."""
 _MAX_DEPTH: Final = 8
 """How deep a schema is looked into for arguments."""
 
@@ -288,4 +288,4 @@ def _read_synonyms(table: Mapping[str, Collection[str]]) -> dict[str, list[tuple
 
 
 def _is_text(value: object) -> bool:
-    return type(value) is str and 0 < len(value) <= 200
+    return type(value) is str and len(value) <= MAX_TEXT
