@@ -35,6 +35,7 @@ from chapter10.companions.effects.idempotency import (
 from chapter10.companions.effects.outbox import Consumer, Outbox, OutboxWriter, Relay, derive_event_id, growing_delay
 from chapter10.companions.effects.outbox import Verdict as MessageVerdict
 from chapter10.companions.finding.indexed_catalog import IndexedCatalog
+from chapter10.companions.finding.ranking import Ranking
 from chapter10.companions.finding.tool_list import parse_tool_list, read_tool_list
 from chapter10.companions.interruption.budget import Budget, run_within, tool_with_budget
 from chapter10.companions.interruption.cancel_store import CancelStore
@@ -376,6 +377,23 @@ def _tool_list(folder: Path) -> Iterator[Bench]:
         _verb(read_tool_list, path=path, permission="tools:use", repeated="first", raises=(ValueError,)),
     ]
     yield Bench(verbs, lambda: path.read_bytes(), lambda: len(parse_tool_list(document).tools) == 1)
+
+
+@contextmanager
+def _ranking(folder: Path) -> Iterator[Bench]:
+    catalog = Catalog(fixture_tools()[:4])
+    ranking = Ranking(catalog)
+
+    def made(catalog: Any, synonyms: Any, least: Any) -> object:
+        return Ranking(catalog, synonyms=synonyms, least=least)
+
+    asked: dict[str, Any] = {"query": "订单的状态", "grants": {"orders:read"}}
+    verbs = [
+        _verb(made, "Ranking", catalog=catalog, synonyms={"看": ("查询",)}, least=1),
+        _verb(ranking.search, **asked, limit=3),
+        _verb(ranking.explain, **asked, name="orders.get"),
+    ]
+    yield Bench(verbs, lambda: sorted(catalog.tools), lambda: len(ranking.search(**asked)) == 2)
 
 
 @contextmanager
@@ -736,6 +754,7 @@ SUBJECTS: Final[dict[str, Subject]] = {
     "schema": _schema,
     "registry": _registry,
     "tool_list": _tool_list,
+    "ranking": _ranking,
     "executor": _executor,
     "results": _results,
     "budget": _budget,
@@ -761,6 +780,7 @@ FUZZED: Final[dict[str, tuple[str, ...]]] = {
     "schema": ("compile_schema", "Validator", "strict_json", "copy_json", "Pattern"),
     "registry": ("ToolRegistry", "ToolSpec", "is_seconds", "result_text", "is_empty"),
     "tool_list": ("parse_tool_list", "read_tool_list"),
+    "ranking": ("Ranking",),
     "executor": ("StreamingToolExecutor", "check_call", "parse_arguments", "CancelScope", "ToolCall"),
     "results": ("ResultStore", "ResultBudget", "ReplacementState", "threshold", "visible_content"),
     "budget": ("Budget", "run_within", "tool_with_budget"),
@@ -812,6 +832,7 @@ NOT_FUZZED: Final[dict[str, tuple[str, ...]]] = {
         "IndexedToolMap", "leaves", "run",
         "ToolRegistry.check", "is_async", "Places", "Stop", "HandlerSignature", "can_execute", "Attempt", "Held",
         "connect_then_read", "answer_within", "may_retry", "classify", "AdaptiveCaller", "pointer", "words_of",
+        "terms", "stem", "is_pair", "first_sentence", "rarity", "places",
         "failure_of", "cancelled_answer", "invalid_arguments", "ToolPipeline", "ToolList", "content_size",
         "content_text", "preview", "preview_size", "is_name", "check_name", "whole_number", "canonical_text",
         "whole_characters", "encoded", "cut_text", "redact_secrets", "partition", "merge_messages", "group_results",
