@@ -22,6 +22,7 @@ from chapter10.companions.tools.executor import (
     MAX_CALLS,
     MAX_PARALLEL,
     MAX_PENDING_PROGRESS,
+    MAX_UNSHAPED_CHARS,
     NEXT_STATE,
     StreamingToolExecutor,
     ToolState,
@@ -48,6 +49,7 @@ from chapter10.companions.tools.tool_calls import (
     invalid_arguments,
     parse_arguments,
 )
+from chapter10.companions.tools.tool_spec import ANSWER_LOST
 from chapter10.jobs import STATES
 
 
@@ -891,6 +893,30 @@ class Handing(ExecutorTestCase):
         self.assertNotIn("secret", result.content)
         self.assertIsInstance(result.cause, RuntimeError)
 
+    async def test_a_shaping_that_fails_takes_nothing_back(self) -> None:
+        """A write that was done is no failure, and a call that failed or was cancelled keeps its code and its text."""
+
+        def shape(call: ToolCall, content: Any, is_error: bool) -> Any:
+            raise RuntimeError("secret")
+
+        executor = await self.running(unsafe("done"), shape_result=shape)
+        await self.stage.end("done", "receipt")
+        (result,) = await executor.results()
+        self.assertEqual((result.is_error, result.code, result.content), (False, None, ANSWER_LOST))
+        failures: list[tuple[Any, Any]] = [("no " * 1000, ("no " * 1000)[:MAX_UNSHAPED_CHARS]), ([1], "The tool failed.")]
+        for given, content in failures:
+            self.stage = Stage()
+            executor = await self.running(unsafe("refused"), shape_result=shape)
+            await self.stage.end("refused", CallFailure(given, "forbidden"))
+            (result,) = await executor.results()
+            self.assertEqual((result.code, result.content), ("forbidden", content))
+        self.stage = Stage()
+        executor = await self.running(unsafe("stopped"), shape_result=shape)
+        executor.query.cancel(USER_INTERRUPT)
+        (result,) = await executor.results()
+        self.assertEqual(result.code, USER_INTERRUPT)
+        self.assertIn("outcome is unknown", result.content)
+
     async def test_ten_thousand_calls_in_one_turn(self) -> None:
         """All are answered in order, one more is refused, and what was handed out is not kept."""
 
@@ -1585,6 +1611,21 @@ class Pipeline(ExecutorTestCase):
         self.assertEqual(await ToolPipeline(call)(safe("a"), self._no_progress()), "value")
         plain = ToolPipeline(call, check_permission=lambda call: CallFailure("no"))
         self.assertEqual(await plain(safe("a"), self._no_progress()), CallFailure("no", local=True))
+
+    async def test_a_step_after_the_call_does_not_make_it_undone(self) -> None:
+        """Of a read its failure is one; what was written stays written, and says so."""
+
+        async def call(call: ToolCall, progress: ProgressSink) -> str:
+            return "value"
+
+        def post(call: ToolCall, value: Any) -> Any:
+            raise KeyError("secret")
+
+        run = ToolPipeline(call, post_tool_use=post)
+        executor = self.executor(safe("read"), unsafe("write"), run=run)
+        read, write = await executor.results()
+        self.assertEqual((read.code, read.content), ("tool_failure", "The tool failed."))
+        self.assertEqual((write.code, write.content), (None, ANSWER_LOST))
 
     def _no_progress(self) -> ProgressSink:
         class Sink:

@@ -34,6 +34,7 @@ from chapter10.companions.tools.registry import (
 )
 from chapter10.companions.tools.tool_spec import (
     CODES,
+    ANSWER_LOST,
     EFFECTS,
     MAX_ATTEMPTS,
     MAX_KEY,
@@ -111,6 +112,11 @@ class Gated:
         self.calls.append(order_id)
         await self.gate
         return order_id
+
+
+def cancelled_by_itself(*_: Any, **__: Any) -> Any:
+    """Raise a cancel that nobody asked for."""
+    raise asyncio.CancelledError
 
 
 async def never() -> None:
@@ -1219,6 +1225,15 @@ class Failures(RegistryTestCase):
                 gc.collect()
             self.assertEqual(caught, [])
 
+    def test_a_write_that_returns_something_to_wait_for_is_not_known_to_be_done(self) -> None:
+        """What it returned was never waited for, and what it did before nobody knows."""
+
+        async def inner() -> str:
+            return "x"
+
+        one = spec(lambda order_id: inner(), "reversible_write", parameters=None)
+        self.assertEqual(self.call(one, {"order_id": "A"}), failure("outcome_unknown"))
+
 
 class Results(RegistryTestCase):
     """From what a handler returned to what a model gets."""
@@ -1245,15 +1260,34 @@ class Results(RegistryTestCase):
         answer = self.call(spec(Scripted("order A1"), redact=lambda text: text.replace("A1", "*")))
         self.assertEqual(answer, {"ok": True, "data": "order *"})
         for broken in (lambda text: None, lambda text: text[10_000]):
-            self.assertEqual(self.call(spec(Scripted("x"), redact=broken)), failure("tool_failure"))
+            self.assertEqual(self.call(spec(Scripted("hunter2"), redact=broken)), failure("tool_failure"))
 
-    def test_a_result_that_is_no_json_is_a_failure_and_not_repeated(self) -> None:
-        """NaN is not turned into null, and a write that has happened is not made again."""
-        for value in ({"mean": float("nan")}, b"bytes", object(), {1: "a"}):
+    def test_what_happens_after_a_write_does_not_make_it_undone(self) -> None:
+        """A value that is no JSON, a broken redaction: of a read a failure, of a write a success that shows nothing.
+
+        NaN is not turned into null, and nothing is made again.
+        """
+        done = {"ok": True, "data": ANSWER_LOST, "unreadable": True}
+        broken: list[Callable[[str], Any]] = [lambda text: None, lambda text: text[10_000], cancelled_by_itself]
+        cases = [(value, {}) for value in ({"mean": float("nan")}, object())]
+        cases += [("fine", {"redact": redact}) for redact in broken]
+        for value, options in cases:
             for effect in EFFECTS:
                 handler = Scripted(value)
-                self.assertEqual(self.call(spec(handler, effect), approved=True), failure("tool_failure"))
+                answer = self.call(spec(handler, effect, **options), approved=True)
+                self.assertEqual(answer, failure("tool_failure") if effect == "read" else done)
                 self.assertEqual(len(handler.calls), 1)
+
+    def test_a_status_query_that_says_done_is_believed_whatever_it_returns(self) -> None:
+        """The write was done, also where its receipt cannot be shown."""
+
+        async def status(key: str, arguments: dict[str, Any]) -> Status:
+            return Status("done", float("nan"))
+
+        for effect in EFFECTS[1:]:
+            one = spec(Scripted(ConnectionError()), effect, status_query=status)
+            answer = self.call(one, approved=True)
+            self.assertEqual(answer, {"ok": True, "data": ANSWER_LOST, "unreadable": True})
 
 
 class Time(RegistryTestCase):

@@ -17,6 +17,8 @@ What a user of this module may rely on
     G7  A failure is a code and whether trying again makes sense. Texts of exceptions reach the log only.
     G8  A cancel, Ctrl-C and the exit of the program are never turned into a result.
     G9  What a model may find is made from the same entries as what it may call.
+    G10 What happens after a write has returned does not make it undone: an answer that cannot be shown is a
+        success with a fixed text and `unreadable`. Of a read, which did nothing, it is `tool_failure`.
 
 Codes, each with its `retryable` (`RETRYABLE`)
     unknown_tool        no such name
@@ -76,6 +78,7 @@ from chapter10.companions.schemas.schema import (
 from chapter10.companions.tools.attempt import Ending, Places, Stop, is_async, run
 from chapter10.companions.tools.result_text import cut_text, result_text
 from chapter10.companions.tools.tool_spec import (
+    ANSWER_LOST,
     MAX_ATTEMPTS,
     MAX_KEY,
     MAX_TIMEOUT_SECONDS,
@@ -108,6 +111,8 @@ GRACE_SECONDS: Final = 1.0
 """How long a handler that was told to stop is waited for, by default."""
 _FLAT: Final = frozenset({str, int, float, bool, type(None)})
 """Arguments of these types alone need no deep copy."""
+_ANY: Final = (Exception, asyncio.CancelledError)
+"""What a function of others may raise that is called and not awaited: no cancel of our caller can come out of it."""
 _CUT_OFF: Final = Violation("", "json", "was cut off")
 _log: Final = logging.getLogger(__name__)
 
@@ -426,7 +431,10 @@ class ToolRegistry:
                 break
             ending = await self._attempt(call, attempt)
             if ending.error is None:
-                return ending.value
+                if not inspect.isawaitable(ending.value):
+                    return ending.value
+                _close(ending.value)  # a handler that forgot to be async, or to wait: what it meant to do is open
+                raise _Refused("tool_failure" if spec.effect == "read" else "outcome_unknown")
             if not ending.started:
                 break
             codes = _codes_of(ending.error)
@@ -532,17 +540,17 @@ class ToolRegistry:
         return asked.value
 
     def _success(self, entry: _Entry, value: Any) -> dict[str, Any]:
+        """Make the answer of a handler that has returned (G10)."""
         spec = entry.spec
         try:
-            if inspect.isawaitable(value):
-                if inspect.iscoroutine(value):
-                    value.close()
-                raise TypeError("the handler returned something to wait for")
             text = spec.redact(result_text(value))
             if type(text) is not str:
                 raise TypeError("redact returned no text")
-        except Exception as error:
-            raise _Refused("tool_failure", error) from None
+        except _ANY as error:
+            if spec.effect == "read":
+                raise _Refused("tool_failure", error) from None
+            _log.warning("tool %s: it was done, and its answer cannot be shown", spec.name, exc_info=error)
+            return {"ok": True, "data": ANSWER_LOST, "unreadable": True}
         if len(text) <= spec.max_output_chars:
             return {"ok": True, "data": text}
         return {
@@ -586,6 +594,11 @@ def _read_arguments(entry: _Entry, arguments: object) -> tuple[dict[str, Any], l
 
 def _not_a_parameter(name: str) -> Violation:
     return Violation("/" + name[:80].replace("~", "~0").replace("/", "~1"), "additionalProperties", "is no argument")
+
+
+def _close(value: object) -> None:
+    if inspect.iscoroutine(value):
+        value.close()
 
 
 def _copied(arguments: dict[str, Any]) -> dict[str, Any]:

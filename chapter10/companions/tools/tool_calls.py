@@ -27,6 +27,7 @@ from typing import Any, Final, Protocol
 from chapter10.canonical import CodedError
 from chapter10.companions.basics.tasks import leaves
 from chapter10.companions.schemas.strict_json import JsonError, copy_json, strict_json
+from chapter10.companions.tools.tool_spec import ANSWER_LOST
 
 __all__ = [
     "CALL_CANCELLED",
@@ -242,7 +243,8 @@ class ToolPipeline:
 
     A step before the call that returns a `CallFailure` ends the pipeline: later steps are not entered
     and the failure is local, a refusal. `post_tool_use(call, value)` gets the value of a call that did
-    not fail and returns the value to use. What a step raises passes through.
+    not fail and returns the value to use. What a step raises passes through, but not from `post_tool_use` of a
+    call that does more than read: it was done, and `ANSWER_LOST` says so.
     """
 
     call: Run
@@ -261,7 +263,12 @@ class ToolPipeline:
         value = await self.call(call, progress)
         if self.post_tool_use is None or isinstance(value, CallFailure):
             return value
-        return await _plain_or_async(self.post_tool_use(call, value))
+        try:
+            return await _plain_or_async(self.post_tool_use(call, value))
+        except Exception:
+            if call.read_only:
+                raise
+            return ANSWER_LOST
 
 
 async def _plain_or_async(value: Any) -> Any:

@@ -17,6 +17,7 @@ from chapter10.canonical import CodedError
 from chapter10.companions.tools.result_text import redact_secrets
 
 __all__ = [
+    "ANSWER_LOST",
     "CODES",
     "EFFECTS",
     "MAX_ATTEMPTS",
@@ -57,6 +58,8 @@ TEXTS: Final = {
     "tool_failure": "The tool failed.",
 }
 """The fixed text for each code, for whoever shows a model more than the code."""
+ANSWER_LOST: Final = "The call was carried out. Its answer cannot be shown. Do not make it again."
+"""What stands for the answer of a write that was done and returned what cannot be shown."""
 
 MAX_ATTEMPTS: Final = 3
 """Executions of one call: the first, and at most two repetitions, whatever `max_attempts` allows."""
