@@ -60,16 +60,6 @@ def is_text(value: object, most: int, least: int = 1) -> TypeGuard[str]:
     return type(value) is str and least <= len(value) <= most and "\0" not in value and is_unicode(value)
 
 
-def is_whole(value: object, low: int, high: int = 2**63 - 1) -> TypeGuard[int]:
-    """Say whether `value` is an `int` from `low` to `high`, both included."""
-    return type(value) is int and low <= value <= high
-
-
-def is_seconds(value: object, low: float = -MAX_TIME) -> TypeGuard[float]:
-    """Say whether `value` is an `int` or a `float` from `low` to `MAX_TIME`; NaN and infinity are neither."""
-    return type(value) in (int, float) and low <= value <= MAX_TIME  # type: ignore[operator]
-
-
 def is_string(value: object, most: int) -> TypeGuard[str]:
     """Say whether `value` is a `str` of at most `most` characters, whatever they are, without a lone surrogate."""
     return type(value) is str and len(value) <= most and is_unicode(value)
@@ -92,6 +82,16 @@ def are_names(value: object, most: int) -> TypeGuard[Collection[str]]:
     if not isinstance(value, (frozenset, set, list, tuple, AbstractSet)):
         return False
     return len(value) <= most and set(map(type, value)) <= {str}
+
+
+def is_whole(value: object, low: int, high: int = 2**63 - 1) -> TypeGuard[int]:
+    """Say whether `value` is an `int` from `low` to `high`, both included."""
+    return type(value) is int and low <= value <= high
+
+
+def is_seconds(value: object, low: float = -MAX_TIME) -> TypeGuard[float]:
+    """Say whether `value` is an `int` or a `float` from `low` to `MAX_TIME`; NaN and infinity are neither."""
+    return type(value) in (int, float) and low <= value <= MAX_TIME  # type: ignore[operator]
 
 
 _Bound = tuple[Callable[[Any], bool], str]

@@ -121,6 +121,7 @@ class FixtureTests(CatalogTestCase):
         archive = [item for item in tools if item.name.startswith("archive.lookup_")]
         self.assertEqual(len(archive), 296)
         self.assertEqual({len(item.description.encode()) for item in archive}, {47})
+        self.assertEqual((archive[7].name, archive[7].keywords), ("archive.lookup_007", ("归档", "历史", "007")))
         self.assertEqual({canonical(item.parameters) for item in tools}, {canonical(tools[0].parameters)})
         self.assertEqual(list(tools[0].parameters["properties"]), ["record_id"])
         values = [getattr(tools[0], name) for name in ("name", "description", "keywords", "permission", "effect")]
@@ -532,6 +533,11 @@ class ToolTests(CatalogTestCase):
         made = Tool(name="a", description="b", keywords=("c",), permission="d", effect="read")
         self.assertEqual((made.version, list(made.parameters["properties"])), ("1", ["record_id"]))
         self.assertEqual(list(made.definition()), ["name", "description", "version", "effect", "parameters"])
+
+    def test_a_list_of_keywords_is_kept_as_a_tuple(self) -> None:
+        """What a file gives will do, and cannot be changed afterwards."""
+        keywords: Any = ["c", "d"]
+        self.assertEqual(Tool("a", "b", keywords, "p", "read").keywords, ("c", "d"))
 
     def test_the_digest_is_sha256_of_the_canonical_form(self) -> None:
         """Anybody can work it out again with `json` and `hashlib`, text not escaped, keys sorted.

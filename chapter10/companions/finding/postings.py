@@ -144,17 +144,15 @@ class ToolIndex:
         return self._best_by_bits(words, grants, limit)
 
     def _best_by_counting(self, matches: list[set[int]], grants: frozenset[str], limit: int) -> list[tuple[int, Tool]]:
-        scores = Counter(number for numbers in matches for number in numbers)
-        found = [(score, self._tools[number]) for number, score in scores.items()]
-        seen = [each for each in found if each[1].permission in grants]
+        found = {number: self._tools[number] for number in set().union(*matches)}
+        scores = Counter(n for numbers in matches for n in numbers if found[n].permission in grants)
+        seen = [(score, found[number]) for number, score in scores.items()]
         return sorted(seen, key=lambda each: (-each[0], each[1].name))[:limit]
 
     def _best_by_bits(self, words: Iterable[str], grants: frozenset[str], limit: int) -> list[tuple[int, Tool]]:
         """Go down from the tools that have every word; scores are counted only while there are too few."""
         size = len(self._tools)
         sets = self._postings.bits(words, size)
-        if not sets:
-            return []
         visible = 0
         for bits in self._postings.bits([(permission,) for permission in grants], size):
             visible |= bits
@@ -171,7 +169,7 @@ class ToolIndex:
                     if part not in digits:
                         digits[part] = _sum([seen & bits for bits in sets])
                     bits = _with_score(digits[part], score)
-                if bits and (part == _ALL or bits.bit_count() >= limit):
+                if part == _ALL or bits.bit_count() >= limit:
                     first = self._first(bits, limit)
                     found += [(score, tool) for tool in first]
                     limit -= len(first)
