@@ -119,6 +119,13 @@ def cancelled_by_itself(*_: Any, **__: Any) -> Any:
     raise asyncio.CancelledError
 
 
+class InAGroup(BaseExceptionGroup[BaseException]):
+    """Ctrl-C beside an error, as a task group raises it."""
+
+    def __new__(cls) -> InAGroup:
+        return super().__new__(cls, "", [ValueError(), KeyboardInterrupt()])
+
+
 async def never() -> None:
     """Wait for ever, and obey a cancel."""
     await asyncio.get_running_loop().create_future()
@@ -1147,8 +1154,8 @@ class Failures(RegistryTestCase):
                     self.assertEqual(1, len(handler.calls))
 
     def test_a_stop_is_never_a_result(self) -> None:
-        """A cancel that the handler raises, Ctrl-C and the exit of the program come out. Claims: T6-027."""
-        for stop in (asyncio.CancelledError, KeyboardInterrupt, SystemExit, GeneratorExit):
+        """Ctrl-C and the exit of the program come out, also from a group. Claims: T6-027."""
+        for stop in (KeyboardInterrupt, SystemExit, GeneratorExit, InAGroup):
 
             async def stops(order_id: str, stop: type[BaseException] = stop) -> None:
                 raise stop
@@ -1166,6 +1173,74 @@ class Failures(RegistryTestCase):
             write = spec(Scripted(ConnectionError()), "reversible_write", status_query=asked)
             with self.subTest(stop=stop, handler=asked), self.assertRaises(stop):
                 asyncio.run(registry_of(write).invoke("orders.get", {"order_id": "A"}))
+
+    def test_a_cancel_that_nobody_asked_for_is_a_failure_of_that_call(self) -> None:
+        """From a coroutine, a thread, a group or a status query; the call beside it ends as it would have."""
+
+        async def cancels_itself(order_id: str) -> None:
+            if order_id == "task":
+                task = asyncio.current_task()
+                assert task is not None
+                task.cancel()
+                await asyncio.sleep(0)
+            if order_id == "group":
+                raise BaseExceptionGroup("", [ConnectionError(), asyncio.CancelledError()])
+            raise asyncio.CancelledError
+
+        registry = registry_of(
+            spec(cancels_itself, parameters=None),
+            spec(cancelled_by_itself, name="thread", parameters={}),
+            spec(Scripted("x"), name="good"),
+            spec(Scripted(ConnectionError()), "reversible_write", name="asks", status_query=cancelled_by_itself),
+        )
+
+        async def all_of_them() -> list[Any]:
+            orders = [registry.invoke("orders.get", {"order_id": way}) for way in ("task", "group", "raise")]
+            names = [registry.invoke(name, {"order_id": "A"}) for name in ("thread", "good", "asks")]
+            return await asyncio.gather(*orders, *names)
+
+        answers = asyncio.run(all_of_them())
+        self.assertEqual(answers[:4], [failure("tool_failure")] * 4)
+        self.assertEqual(answers[4:], [{"ok": True, "data": "x"}, failure("outcome_unknown")])
+
+    def test_functions_of_others_that_raise_a_cancel_refuse_their_own_call(self) -> None:
+        """Each has its code, as for any other error of it."""
+        cancelled: Any = cancelled_by_itself
+
+        async def awaited(request: ApprovalRequest) -> bool:
+            raise asyncio.CancelledError
+
+        write = spec(Scripted("x"), "irreversible_write")
+        for one, options, code in (
+            (write, {"approved": cancelled}, "approval_required"),
+            (write, {"approved": awaited}, "approval_required"),
+            (spec(Scripted("x"), permission="orders:read"), {"grants": cancelled}, "forbidden"),
+            (dataclasses.replace(write, idempotency_key=cancelled), {"approved": True}, "tool_failure"),
+        ):
+            with self.subTest(code=code):
+                self.assertEqual(self.call(one, **options), failure(code))
+        careful = registry_of(spec(Scripted("x"), concurrency_safe=cancelled))
+        self.assertFalse(careful.is_concurrency_safe("orders.get", {"order_id": "A"}))
+
+    @virtual
+    async def test_an_approval_that_swallows_a_cancel_starts_nothing(self, loop: VirtualLoop) -> None:
+        """The caller was told that nothing ran; the late yes must not make it untrue."""
+
+        async def stubborn(request: ApprovalRequest) -> bool:
+            try:
+                await never()
+            except asyncio.CancelledError:
+                return True
+            return True
+
+        handler = Scripted("x")
+        registry = registry_of(spec(handler, "irreversible_write"))
+        task = loop.create_task(get(registry, approved=stubborn))
+        await turns(3)
+        task.cancel()
+        with self.assertRaises(asyncio.CancelledError):
+            await task
+        self.assertEqual(handler.calls, [])
 
     @virtual
     async def test_a_stop_tears_no_loop(self, loop: VirtualLoop) -> None:
@@ -1465,6 +1540,27 @@ class Time(RegistryTestCase):
             asyncio.run(registry_of(one).invoke("orders.get", {"order_id": "A"})), failure("transient_failure")
         )
         self.assertEqual(stopped, [True])
+
+    def test_who_hears_the_progress_never_touches_the_call(self) -> None:
+        """What a display raises is logged, once for each attempt; the handler runs once and its answer stays."""
+
+        def gone(data: Any) -> None:
+            raise error
+
+        async def talks(order_id: str, call: CallContext) -> str:
+            ran.append(order_id)
+            call.progress("half")
+            call.progress("most")
+            return "result"
+
+        for effect in EFFECTS:
+            for error in (ValueError(), BrokenPipeError(), asyncio.CancelledError()):
+                ran: list[str] = []
+                one = spec(talks, effect, parameters=None, context_argument="call")
+                logging.disable(logging.NOTSET)
+                with self.assertLogs(LOG, logging.WARNING) as log:
+                    answer = self.call(one, {"order_id": "A"}, progress=gone, approved=True)
+                self.assertEqual((answer, ran, len(log.records)), ({"ok": True, "data": "result"}, ["A"], 1))
 
     def test_progress_is_heard_until_the_attempt_is_over(self) -> None:
         """What a handler reports goes to the caller's function; after its time is over, nothing of it does."""

@@ -498,6 +498,16 @@ class PerTool(FolderTestCase):
         assert shaped.stored is not None
         self.assertEqual(self.store.read(shaped.stored.path), "x" * 40_000 + "\n" + "y" * 40_000)
 
+    def test_who_hears_the_events_never_touches_the_result(self) -> None:
+        """A log that fails loses its event and nothing else."""
+
+        def gone(name: str, data: dict[str, Any]) -> None:
+            raise BrokenPipeError
+
+        budget = ResultBudget(ResultStore(self.folder / "gone"), log=gone)
+        self.assertIsNotNone(budget.shape_result("a", "Bash", "x" * 60_000).stored)
+        self.assertEqual(budget.shape_result("b", "Bash", "").content, "(Bash completed with no output)")
+
     def test_an_id_never_becomes_a_path(self) -> None:
         """Ids that look like paths name nothing on disk; ids that are no text are refused."""
         budget = ResultBudget(self.store)

@@ -106,6 +106,10 @@ GRACE_SECONDS: Final = 5.0
 """How long a cancelled tool may take to stop before it is abandoned."""
 
 
+_ANY: Final = (Exception, asyncio.CancelledError)
+"""What a function of others may raise that is called and not awaited: no cancel of ours can come out of it."""
+
+
 class ToolState(enum.Enum):
     """Where a call is. This is the state within one answer of the model, not the state of a job."""
 
@@ -439,7 +443,7 @@ class StreamingToolExecutor:
         """Parse the arguments and decide about safety, once (E2)."""
         try:
             arguments = self._parse(call)
-        except Exception as error:
+        except _ANY as error:
             cut_off = call.cut_off or getattr(error, "reason", "") == "cut off"
             return _Entry(call, safe=False, refusal=invalid_arguments(cut_off))
         if call.cut_off:  # it parses, but nobody knows what was to follow
@@ -449,7 +453,7 @@ class StreamingToolExecutor:
             safe = not inspect.isawaitable(answer) and bool(answer)
             if inspect.iscoroutine(answer):
                 answer.close()
-        except Exception:
+        except _ANY:
             safe = False
         parsed = ToolCall(
             call.call_id, call.name, arguments, False, call.cancels_siblings, call.read_only, call.description
@@ -575,7 +579,7 @@ class StreamingToolExecutor:
         if self._shape_result is not None:
             try:
                 content = self._shape_result(call, content, code is not None)
-            except Exception as error:
+            except _ANY as error:
                 content, code, cause = *_unshaped(call, failure), error
         entry.result = ToolResult(call.call_id, call.name, content, code is not None, code, entry.started, cause)
         self._advance(entry, ToolState.COMPLETED)
@@ -637,7 +641,7 @@ class StreamingToolExecutor:
         assert NEXT_STATE[entry.state] is state
         entry.state = state
         if self._observe is not None:
-            with suppress(Exception):
+            with suppress(*_ANY):
                 self._observe(entry.call.call_id, state)
 
     def _entry(self, call_id: str) -> _Entry:

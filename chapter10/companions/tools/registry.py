@@ -15,7 +15,8 @@ What a user of this module may rely on
     G5  No repetition exceeds `max_attempts` or the time that the whole task has left; waits count.
     G6  A timeout says that the outcome is not known. The late result is dropped.
     G7  A failure is a code and whether trying again makes sense. Texts of exceptions reach the log only.
-    G8  A cancel, Ctrl-C and the exit of the program are never turned into a result.
+    G8  A cancel of the caller, Ctrl-C and the exit of the program are never turned into a result. A cancel that a
+        handler makes itself is its failure, as in `bounded_reads`; the calls beside it go on.
     G9  What a model may find is made from the same entries as what it may call.
     G10 What happens after a write has returned does not make it undone: an answer that cannot be shown is a
         success with a fixed text and `unreadable`. Of a read, which did nothing, it is `tool_failure`.
@@ -306,7 +307,7 @@ class ToolRegistry:
             return safe
         try:
             return safe(read) is True
-        except Exception:
+        except _ANY:
             _log.warning("tool %s: its test of safety failed; the call runs alone", name, exc_info=True)
             return False
 
@@ -337,11 +338,11 @@ class ToolRegistry:
         seconds that the whole task has left. `key`: the business key of a write. `cut_off`: the model's answer
         ended because its limit was hit, so that its last call is not to be trusted. `explain`: add `problems`.
         `progress`: hears what the handler reports, in the handler's thread (`companions.tools.gateway` has one for
-        handlers in threads); it gets nothing from an attempt that was given up.
+        handlers in threads); it gets nothing from an attempt that was given up, and what it raises is logged.
 
         Raises `RegistryError` (`invalid_call`) for such an option of a wrong type and for a write that has no
         business key, neither from its spec nor from the caller; nothing is called then. `CancelledError` when the
-        caller is cancelled or the handler raises it, and whatever else is no `Exception`.
+        caller is cancelled, and whatever else is no `Exception`.
         Source: claims T6-005, T6-017 to T6-027, T6-035 to T6-041.
         """
         _check_options(loaded, key, approved, remaining, progress)
@@ -381,7 +382,7 @@ class ToolRegistry:
             return key
         try:
             key = entry.spec.idempotency_key(_copied(arguments))
-        except Exception as error:
+        except _ANY as error:
             raise _Refused("tool_failure", error) from None
         if type(key) is not str or not 0 < len(key) <= MAX_KEY:
             raise _Refused("tool_failure", TypeError(f"the business key is no text of 1 to {MAX_KEY} characters"))
@@ -409,18 +410,13 @@ class ToolRegistry:
         if not spec.needs_approval or approved is True:
             return
         if callable(approved):
-            arguments = _copied(call.arguments)
-            tool = call.entry.tool
+            arguments, digest = _copied(call.arguments), call.entry.tool.digest
+            request = ApprovalRequest(spec.name, spec.version, spec.description, spec.effect, arguments, digest)
             try:
-                answer = approved(
-                    ApprovalRequest(spec.name, spec.version, spec.description, spec.effect, arguments, tool.digest)
-                )
-                if inspect.isawaitable(answer):
-                    answer = await answer
+                if await _answer_to(approved, request) is True:
+                    return
             except Exception as error:
                 raise _Refused("approval_required", error) from None
-            if answer is True:
-                return
         raise _Refused("approval_required")
 
     async def _perform(self, call: _Call) -> Any:
@@ -532,7 +528,7 @@ class ToolRegistry:
             on_end=self._status_places.give_back,
         )
         _raise_stop(asked.error)
-        if not isinstance(asked.value, Status):  # an error leaves no value
+        if asked.error is not None or not isinstance(asked.value, Status):
             _log.warning("tool %s: its status query failed", call.entry.spec.name, exc_info=asked.error)
             return Status("unknown")
         if asked.value.state == "not_done" and not ending.ended:
@@ -608,7 +604,7 @@ def _copied(arguments: dict[str, Any]) -> dict[str, Any]:
 def _granted(grants: Grants | Callable[[], Grants]) -> frozenset[str]:
     try:
         held = grants() if callable(grants) else grants
-    except Exception as error:  # who cannot say what is permitted permits nothing
+    except _ANY as error:  # who cannot say what is permitted permits nothing
         raise _Refused("forbidden", error) from None
     if not isinstance(held, AbstractSet | list | tuple) or not all(type(one) is str for one in held):
         raise RegistryError("invalid_call", "grants", "not a set, list or tuple of strings")
@@ -616,11 +612,23 @@ def _granted(grants: Grants | Callable[[], Grants]) -> frozenset[str]:
 
 
 def _reporter(progress: Callable[[Any], None] | None, stop: Stop) -> Callable[[Any], None]:
-    """Return what a handler reports with: nothing of an attempt that is over gets through."""
+    """Return what a handler reports with: nothing of an attempt that is over gets through, and no error comes back.
+
+    Who shows the progress is no part of the call.
+    """
+
+    failures = 0
 
     def report(data: Any) -> None:
-        if progress is not None and not stop.is_set():
+        nonlocal failures
+        if progress is None or stop.is_set():
+            return
+        try:
             progress(data)
+        except _ANY:
+            failures += 1
+            if failures == 1:  # a display that is gone fails every time
+                _log.warning("who hears the progress failed", exc_info=True)
 
     return report
 
@@ -653,5 +661,26 @@ def _codes_of(error: BaseException) -> set[str]:
 
 
 def _raise_stop(error: BaseException | None) -> None:
-    if error is not None and not isinstance(error, Exception):
+    """Raise what ends the program. A cancel is none: that of our own caller is never the ending of a handler."""
+    if error is not None and not all(isinstance(leaf, _ANY) for leaf in leaves(error)):
         raise error
+
+
+async def _answer_to(approved: Callable[[ApprovalRequest], Any], request: ApprovalRequest) -> Any:
+    """Ask, and wait for the answer if one has to. A cancel of the caller comes out, also one that was swallowed there.
+
+    A cancel that nobody asked for is an error of the one who answers.
+    """
+    task = asyncio.current_task()
+    assert task is not None
+    before = task.cancelling()
+    try:
+        answer = approved(request)
+        value = await answer if inspect.isawaitable(answer) else answer
+    except asyncio.CancelledError:
+        if task.cancelling() == before:
+            raise RuntimeError("cancelled by itself") from None
+        raise
+    if task.cancelling() > before:
+        raise asyncio.CancelledError
+    return value

@@ -45,6 +45,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
@@ -329,7 +330,7 @@ class ResultBudget:
         messages, report = budget.apply(transcript)               # before the next request (C8-080)
 
     `tool_limits`: tool name -> its own limit, `math.inf` for exempt. `overrides`: tool name -> remote limit.
-    `message_limit`: code points for the results of one message. `log(name, data)` hears events.
+    `message_limit`: code points for the results of one message. `log(name, data)` hears events, and what it raises is ignored.
     Raises `BudgetError` (`bad_input`).
     """
 
@@ -350,7 +351,7 @@ class ResultBudget:
         for name in (*self._tool_limits, *self._overrides):
             threshold(self._tool_limits.get(name), self._overrides.get(name))
         self._message_limit = whole_number(message_limit)
-        self._log = log or (lambda name, data: None)
+        self._log = _unheard(log)
 
     def threshold(self, tool_name: str) -> float:
         """Return the limit of a tool by the three levels (B1). Raises `BudgetError` (`bad_input`) for no name."""
@@ -497,6 +498,17 @@ class ResultBudget:
                 changed.append(call_id)
                 self._log("result_changed", {"call_id": call_id})
         return tuple(changed)
+
+
+def _unheard(log: Log | None) -> Log:
+    """Return a log that raises nothing: who hears an event is no part of the decision."""
+
+    def tell(name: str, data: dict[str, Any]) -> None:
+        if log is not None:
+            with suppress(Exception):
+                log(name, data)
+
+    return tell
 
 
 def _seen(content: object) -> SeenResult:
