@@ -1612,6 +1612,26 @@ class Pipeline(ExecutorTestCase):
         plain = ToolPipeline(call, check_permission=lambda call: CallFailure("no"))
         self.assertEqual(await plain(safe("a"), self._no_progress()), CallFailure("no", local=True))
 
+    async def test_a_call_that_is_still_being_asked_about_has_not_started(self) -> None:
+        """A cancel while a step before the call waits, and one while the tool runs: two fates."""
+        asked = asyncio.Event()
+
+        async def wait(call: ToolCall, progress: ProgressSink | None = None) -> Any:
+            if call.call_id == "asked" or progress is not None:
+                await asked.wait()
+
+        executor = self.executor(run=ToolPipeline(wait, check_permission=wait))
+        executor.add(unsafe("asked"))
+        await settle()
+        executor.cancel_call("asked")
+        executor.add(unsafe("called"))
+        await settle()
+        executor.cancel_call("called")
+        first, second = await executor.results()
+        self.assertEqual((first.started, second.started), (False, True))
+        self.assertIn("not started", first.content)
+        self.assertIn("outcome is unknown", second.content)
+
     async def test_a_step_after_the_call_does_not_make_it_undone(self) -> None:
         """Of a read its failure is one; what was written stays written, and says so."""
 
@@ -1630,6 +1650,7 @@ class Pipeline(ExecutorTestCase):
     def _no_progress(self) -> ProgressSink:
         class Sink:
             reason: str | None = None
+            called = True
 
             def __call__(self, data: Any) -> None:
                 raise AssertionError

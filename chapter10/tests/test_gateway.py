@@ -481,6 +481,25 @@ class HowATurnEnds(GatewayTestCase):
         self.assertTrue(all("not started" in content for content in contents[2:]))
         self.assertEqual(self.calls, ["orders.get A", "notes.save A"])
 
+    async def test_what_waits_for_somebody_or_for_a_place_has_not_started(self) -> None:
+        """It was never called; only a call whose handler was called is said to have started."""
+        self.registry = ToolRegistry(grace_seconds=0.05, max_running=1)
+        self.waiting("orders.get", concurrency_safe=True)
+        self.waiting("mail.send", "irreversible_write")
+
+        async def approve(request: ApprovalRequest) -> bool:
+            return await self.door("nobody").wait()
+
+        gateway = await self.ready("orders", "mail", approve=approve)
+        for calls, started in (
+            ([call("runs"), call("queues")], [True, False]),
+            ([call("asks", "mail.send")], [False]),
+        ):
+            results = await self.play(gateway, *calls, gateway.interrupt)
+            self.assertEqual([result.started for result in results], started)
+            self.assertEqual(["not started" in result.content for result in results], [not one for one in started])
+            gateway.ask("Go on.")
+
     async def test_after_an_interruption_the_user_asks_before_anything_is_sent(self) -> None:
         """No request and no turn; then the results and the new question are one message, results first."""
         gateway = await self.interrupted()

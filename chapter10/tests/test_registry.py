@@ -1541,6 +1541,36 @@ class Time(RegistryTestCase):
         )
         self.assertEqual(stopped, [True])
 
+    def test_the_caller_hears_when_the_handler_is_called(self) -> None:
+        """Once for each execution, in a thread too, and not at all where the way ends before."""
+
+        def plain(order_id: str) -> str:
+            return "x"
+
+        lost = Scripted(ConnectionError(), "x")
+        for one, options, times in (
+            (spec(lost), {}, 2),
+            (spec(plain, parameters=None), {}, 1),
+            (spec(plain, permission="orders:read", parameters=None), {}, 0),
+        ):
+            heard: list[int] = []
+            self.call(one, on_start=lambda heard=heard: heard.append(1), **options)
+            self.assertEqual(len(heard), times)
+
+    @virtual
+    async def test_a_handler_whose_first_step_never_came_was_not_called(self, loop: VirtualLoop) -> None:
+        """On Python 3.11 a cancel may come between the task and its first step."""
+        for count in range(4):
+            heard: list[int] = []
+            handler = Scripted(never)
+            registry = registry_of(spec(handler))
+            task = loop.create_task(get(registry, on_start=lambda heard=heard: heard.append(1)))
+            await turns(count)
+            task.cancel()
+            with self.assertRaises(asyncio.CancelledError):
+                await task
+            self.assertEqual(len(heard), len(handler.calls))
+
     def test_who_hears_the_progress_never_touches_the_call(self) -> None:
         """What a display raises is logged, once for each attempt; the handler runs once and its answer stays."""
 

@@ -188,7 +188,7 @@ class _Entry:
         self.state = ToolState.QUEUED
         self.scope: CancelScope | None = None  # from the start of the task to its end
         self.task: asyncio.Task[Any] | None = None
-        self.started = False  # `run` was entered
+        self.started = False  # the tool was called, as far as `run` says
         self.sent: str | None = None  # the reason that was sent into the running task, once
         self.timer: Timer | None = None  # runs while a cancelled task may still stop by itself
         self.pending: deque[tuple[int, Any]] | None = None
@@ -208,6 +208,14 @@ class _Sink:
 
     def __call__(self, data: Any) -> None:
         self._emit(self._entry, data)
+
+    @property
+    def called(self) -> bool:
+        return self._entry.started
+
+    @called.setter
+    def called(self, value: bool) -> None:
+        self._entry.started = value
 
     @property
     def reason(self) -> str | None:

@@ -253,8 +253,13 @@ class Gateway:
     async def run(self, call: ToolCall, progress: ProgressSink) -> Any:
         """Run one call through the registry and return what the model reads; the `run` of the executor."""
         reports = ThreadProgress(progress)
+        progress.called = False
+
+        def note_start() -> None:
+            progress.called = True
+
         if call.name in (SEARCH_TOOL, READ_TOOL):
-            answer = await self._resident.invoke(call.name, call.arguments, explain=True)
+            answer = await self._resident.invoke(call.name, call.arguments, explain=True, on_start=note_start)
         elif call.name not in self._loaded:
             return CallFailure(_failure_text("unknown_tool", _NOT_LOADED), "unknown_tool", local=True)
         else:
@@ -267,6 +272,7 @@ class Gateway:
                 remaining=self._remaining,
                 explain=True,
                 progress=reports,
+                on_start=note_start,
             )
         return answer_of(answer)
 

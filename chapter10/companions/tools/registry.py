@@ -183,7 +183,7 @@ class _Refused(Exception):
 class _Call:
     """One call on its way: what it is, and with what right."""
 
-    __slots__ = ("arguments", "entry", "grants", "key", "loaded", "nested", "progress", "remaining")
+    __slots__ = ("arguments", "entry", "grants", "key", "loaded", "nested", "on_start", "progress", "remaining")
 
     def __init__(
         self,
@@ -194,6 +194,7 @@ class _Call:
         remaining: Callable[[], float] | None,
         key: str | None,
         progress: Callable[[Any], None] | None,
+        on_start: Callable[[], None] | None,
     ) -> None:
         self.entry = entry
         self.arguments = arguments
@@ -202,6 +203,7 @@ class _Call:
         self.remaining = remaining
         self.key = key
         self.progress = progress
+        self.on_start = on_start
         self.nested = not _FLAT.issuperset(map(type, arguments.values()))
 
     def fresh_arguments(self) -> dict[str, Any]:
@@ -329,6 +331,7 @@ class ToolRegistry:
         cut_off: bool = False,
         explain: bool = False,
         progress: Callable[[Any], None] | None = None,
+        on_start: Callable[[], None] | None = None,
     ) -> dict[str, Any]:
         """Call a tool, and return what a model may see of it; see the top of this module.
 
@@ -339,13 +342,14 @@ class ToolRegistry:
         ended because its limit was hit, so that its last call is not to be trusted. `explain`: add `problems`.
         `progress`: hears what the handler reports, in the handler's thread (`companions.tools.gateway` has one for
         handlers in threads); it gets nothing from an attempt that was given up, and what it raises is logged.
+        `on_start`: called in the loop whenever the handler is; until then nothing can have happened.
 
         Raises `RegistryError` (`invalid_call`) for such an option of a wrong type and for a write that has no
         business key, neither from its spec nor from the caller; nothing is called then. `CancelledError` when the
         caller is cancelled, and whatever else is no `Exception`.
         Source: claims T6-005, T6-017 to T6-027, T6-035 to T6-041.
         """
-        _check_options(loaded, key, approved, remaining, progress)
+        _check_options(loaded, key, approved, remaining=remaining, progress=progress, on_start=on_start)
         if type(cut_off) is not bool or type(explain) is not bool:
             raise RegistryError("invalid_call", "cut_off", "cut_off or explain is neither True nor False")
         entry = self._entries.get(name) if type(name) is str else None
@@ -357,7 +361,7 @@ class ToolRegistry:
             read, problems = ({}, [_CUT_OFF]) if cut_off else _read_arguments(entry, arguments)
             if problems:
                 raise _Refused("invalid_arguments")
-            call = _Call(entry, read, grants, loaded, remaining, self._key_of(entry, read, key), progress)
+            call = _Call(entry, read, grants, loaded, remaining, self._key_of(entry, read, key), progress, on_start)
             self._authorize(call)
             await self._approve(call, approved)
             return self._success(entry, await self._perform(call))
@@ -486,6 +490,7 @@ class ToolRegistry:
                 asynchronous=entry.asynchronous,
                 seconds=seconds,
                 grace_seconds=self._grace,
+                on_start=call.on_start,
                 on_end=lambda: self._give_back(entry),
                 stop=stop,
             )
@@ -633,17 +638,16 @@ def _reporter(progress: Callable[[Any], None] | None, stop: Stop) -> Callable[[A
     return report
 
 
-def _check_options(loaded: object, key: object, approved: object, remaining: object, progress: object) -> None:
+def _check_options(loaded: object, key: object, approved: object, **functions: object) -> None:
     if loaded is not None and type(loaded) is not dict:
         raise RegistryError("invalid_call", "loaded", "not a dict")
     if key is not None and (type(key) is not str or not 0 < len(key) <= MAX_KEY):
         raise RegistryError("invalid_call", "key", f"not a text of 1 to {MAX_KEY} characters")
     if type(approved) is not bool and not callable(approved):
         raise RegistryError("invalid_call", "approved", "neither a truth value nor callable")
-    if remaining is not None and not callable(remaining):
-        raise RegistryError("invalid_call", "remaining", "not callable")
-    if progress is not None and not callable(progress):
-        raise RegistryError("invalid_call", "progress", "not callable")
+    for option, function in functions.items():
+        if function is not None and not callable(function):
+            raise RegistryError("invalid_call", option, "not callable")
 
 
 def _codes_of(error: BaseException) -> set[str]:

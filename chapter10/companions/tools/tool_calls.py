@@ -120,7 +120,7 @@ class ToolResult:
     content: Any
     is_error: bool = False
     code: str | None = None
-    started: bool = True  # whether `run` was entered
+    started: bool = True  # whether the tool was called: `run` was entered, or what `run` says in `progress.called`
     cause: BaseException | None = field(default=None, repr=False, compare=False)  # for a log, not the model
 
 
@@ -193,7 +193,13 @@ class CancelScope:
 
 
 class ProgressSink(Protocol):
-    """What a tool gets to report with."""
+    """What a tool gets to report with.
+
+    `called` says whether the tool was called. It is true from the entry into `run`; a `run` that asks or waits
+    before it calls the tool sets it to False first, so that a cancel there is not said to have stopped anything.
+    """
+
+    called: bool
 
     def __call__(self, data: Any) -> None:
         """Hand one event to the consumer, unchanged, and return at once. Raises `wrong_thread`."""
@@ -256,10 +262,12 @@ class ToolPipeline:
 
     async def __call__(self, call: ToolCall, progress: ProgressSink) -> Any:
         """Run the steps for one call."""
+        progress.called = False
         for check in (self.validate_schema, self.validate_input, self.pre_tool_use, self.check_permission):
             answer = None if check is None else await _plain_or_async(check(call))
             if isinstance(answer, CallFailure):
                 return replace(answer, local=True)
+        progress.called = True
         value = await self.call(call, progress)
         if self.post_tool_use is None or isinstance(value, CallFailure):
             return value
