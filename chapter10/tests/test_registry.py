@@ -479,11 +479,22 @@ class Arguments(RegistryTestCase):
     def test_cut_off_arguments_are_never_executed(self) -> None:
         """Text that ends early, and a whole text of an answer that hit its limit."""
         handler = Scripted("x")
-        for arguments, options in (('{"order_id": "A', {}), ("", {}), ('{"order_id": "A"}', {"cut_off": True})):
+        for arguments, options in (
+            ('{"order_id": "A', {}), (" ", {}), ("", {"cut_off": True}), ('{"order_id": "A"}', {"cut_off": True}),
+        ):  # fmt: skip
             answer = self.call(spec(handler), arguments, explain=True, **options)
             self.assertEqual(answer["error"], "invalid_arguments")
             self.assertEqual(answer["problems"], [{"path": "", "keyword": "json", "reason": "was cut off"}])
         self.assertEqual(handler.calls, [])
+
+    def test_the_empty_text_is_no_arguments(self) -> None:
+        """So providers write a call without any; what needs one says which."""
+
+        async def now() -> str:
+            return "12:00"
+
+        self.assertEqual(self.call(spec(now, parameters=None), ""), {"ok": True, "data": "12:00"})
+        self.assertEqual(self.call(spec(Scripted("x")), "", explain=True)["problems"][0]["path"], "/order_id")
 
     def test_text_that_is_no_strict_json_object_is_refused(self) -> None:
         """NaN, a key twice, half a character, another type."""

@@ -335,7 +335,7 @@ class ToolRegistry:
     ) -> dict[str, Any]:
         """Call a tool, and return what a model may see of it; see the top of this module.
 
-        `arguments`: a dict, or the JSON text as the model wrote it. `grants`: the identity's permissions, or
+        `arguments`: a dict, or the JSON text as the model wrote it; the empty text is no arguments. `grants`: the identity's permissions, or
         a function that reads them anew. `approved`: True, or a function that asks somebody. `loaded`: the
         definition that the model has, as `Catalog.load` gave it; a changed one is `forbidden`. `remaining`:
         seconds that the whole task has left. `key`: the business key of a write. `cut_off`: the model's answer
@@ -583,7 +583,7 @@ def _read_arguments(entry: _Entry, arguments: object) -> tuple[dict[str, Any], l
     """Return a copy of the arguments and what is wrong with them."""
     if type(arguments) is str:
         try:
-            arguments = strict_json(arguments)
+            arguments = strict_json(arguments) if arguments else {}  # how providers write that there are none
         except JsonError as error:
             wrong = Violation(error.path, "json", error.code.removeprefix("json_").replace("_", " "))
             return {}, [_CUT_OFF if error.code == "json_cut_off" else wrong]

@@ -216,12 +216,14 @@ Run = Callable[[ToolCall, ProgressSink], Awaitable[Any]]
 def parse_arguments(call: ToolCall) -> dict[str, Any]:
     """Return the arguments of a call as a fresh dict: an object, in JSON as `companions.schemas.strict_json` reads it.
 
+    The empty text is an empty object: so providers write a call without arguments.
+
     Raises `ExecutorError` (`invalid_arguments`); its `reason` is `cut off` where the text ends too early, else
     `not an object` or the code of the `JsonError` in words.
     """
     given = call.arguments
     try:
-        value = strict_json(given) if isinstance(given, str) else copy_json(given)
+        value = strict_json(given or "{}") if isinstance(given, str) else copy_json(given)
     except JsonError as error:
         raise ExecutorError("invalid_arguments", error.code.removeprefix("json_").replace("_", " ")) from None
     if not isinstance(value, dict):
