@@ -15,6 +15,7 @@ from unittest import mock
 from chapter10.companions.tools.executor import KEEP_PROGRESS
 from chapter10.companions.tools.gateway import (
     MAX_MESSAGES,
+    NO_NAME,
     READ_TOOL,
     SEARCH_TOOL,
     Gateway,
@@ -25,7 +26,7 @@ from chapter10.companions.tools.gateway import (
 from chapter10.companions.tools.registry import ApprovalRequest, CallContext, ToolRegistry, ToolSpec
 from chapter10.companions.tools.result_budget import ResultBudget, merge_messages
 from chapter10.companions.tools.result_store import ResultStore
-from chapter10.companions.tools.tool_calls import CallFailure, ExecutorError, Progress, ToolResult
+from chapter10.companions.tools.tool_calls import CallFailure, Progress, ToolResult
 from chapter10.companions.tools.transcript import MAX_PROBLEMS, prefix_digests, problems_of
 from chapter10.tests.support import FolderTestCase
 
@@ -730,44 +731,63 @@ class HowATurnEnds(GatewayTestCase):
         self.assertEqual(self.calls, [])
         self.assertIn("cut off", gateway.transcript[-1]["content"][1]["content"])
 
-    async def test_a_block_that_is_none_breaks_the_answer(self) -> None:
-        """The mistake comes out; what was called before has its answer."""
+    async def test_one_bad_block_ends_nothing(self) -> None:
+        """It gets its answer if it is a call; the good calls run, and what is sent is valid."""
         self.tool("orders.get")
-        for number, wrong in enumerate(
-            (
-                None,
-                {"type": "image"},
-                {"type": "tool_use", "id": 7, "name": "x"},
-                {"type": "tool_use", "id": "x", "name": 7},
-                text("x") | {"text": 1},
-            )
-        ):
+        unknown = "unknown_tool"
+        cases: list[tuple[Any, str | None]] = [
+            (None, None), ("x", None), ({}, None), ({"type": 7}, None), ({"type": ""}, None), (text("x") | {"text": 1}, None),
+            ({"type": "tool_result", "tool_use_id": "a", "content": "mine"}, None), ({"type": "odd", "x": b"y"}, None),
+            (call("s"), ""), (call("good"), ""), (call(""), ""), (call("x" * 201), ""), (call("\ud800"), ""),
+            ({"type": "tool_use", "name": "orders.get", "input": {"order_id": "A"}}, ""), (call(None), ""),  # type: ignore[arg-type]
+            (call("n", ""), unknown), (call("n", "x" * 201), unknown), (call("n", None), unknown),  # type: ignore[arg-type]
+            (call("n", "a\0b"), unknown), ({"type": "tool_use"}, unknown), (call("n", cut_off="yes"), "invalid_arguments"),
+            ({**call("n"), "odd": b"y"}, ""),
+        ]  # fmt: skip
+        for wrong, code in cases:
             with self.subTest(wrong=wrong):
-                self.sent = []
+                self.sent, self.calls = [], []
                 self.budget = ResultBudget(ResultStore(self.folder / "results"))
                 gateway = await self.ready("orders")
-                with self.assertRaisesRegex(GatewayError, "^bad_input$"):
-                    await self.play(gateway, call(f"a{number}"), wrong)  # type: ignore[arg-type]
-                self.valid(gateway)
+                results = await self.play(gateway, call("good"), wrong, call("last"))
+                codes = [result.code for result in results]
+                self.assertEqual(codes, [None, None] if code is None else [None, code or None, None])
+                self.assertEqual(len(self.calls), 3 if code == "" else 2)
+                self.send(gateway)
 
-    async def test_a_call_that_the_executor_refuses_is_not_in_the_transcript(self) -> None:
-        """A name that no tool can have breaks the answer, and leaves no call without a result."""
+    async def test_a_model_that_counts_from_nothing_in_every_answer_is_understood(self) -> None:
+        """An id that was used before, in this answer or an earlier one, becomes one that was not."""
         self.tool("orders.get")
         gateway = await self.ready("orders")
-        with self.assertRaises(ExecutorError):
-            await self.play(gateway, call("a"), call("b", "x" * 300))
-        self.valid(gateway)
-        self.assertEqual([block["id"] for block in gateway.transcript[-2]["content"]], ["a"])
+        for _ in range(3):
+            await self.play(gateway, call("call_0"), call("call_1"), call("call_0"))
+            self.send(gateway)
+        ids = [block["id"] for message in gateway.transcript for block in message["content"] if "id" in block]
+        self.assertEqual(len(ids), len(set(ids)))
+        self.assertEqual(len(self.calls), 9)
+        self.assertEqual(ids[1:5], ["call_0", "call_1", "call_0_2", "call_0_3"])
 
-    async def test_an_id_is_used_once_in_a_conversation(self) -> None:
-        """In the same answer and in a later one."""
+    async def test_a_name_that_no_tool_can_have_is_no_tool_of_the_name_that_is_noted(self) -> None:
+        """What stands in the transcript for it is a name that a tool may have."""
+        self.tool(NO_NAME)
+        gateway = await self.ready(NO_NAME)
+        (result,) = await self.play(gateway, call("a", ""))
+        self.assertEqual((result.code, self.calls), ("unknown_tool", []))
+        await self.play(gateway, call("b", NO_NAME))
+        self.assertEqual(len(self.calls), 1)
+
+    async def test_blocks_of_other_kinds_are_kept_as_they_came(self) -> None:
+        """Thoughts with their signature stand where they stood, and what comes with a text or a call stays there."""
         self.tool("orders.get")
         gateway = await self.ready("orders")
-        for call_id in ("a", "s"):
-            with self.assertRaisesRegex(GatewayError, "^duplicate_call$"):
-                await self.play(gateway, call("a"), call(call_id))
-            self.valid(gateway)
-        self.assertEqual(self.calls, ["orders.get A"])
+        thought = {"type": "thinking", "thinking": "hm", "signature": "s"}
+        quoted = {**text("It is."), "citations": [{"url": "x"}]}
+        signed = {**call("a"), "thought_signature": "t"}
+        await self.play(gateway, thought, quoted, signed)
+        self.assertEqual(gateway.transcript[-2]["content"], [thought, quoted, signed])
+        self.send(gateway)
+        await self.play(gateway, thought)
+        self.assertTrue(gateway.finished)
 
     async def test_random_conversations_are_valid_at_every_exit(self) -> None:
         """Random answers, cues, failures and exits; each request continues the one before.
@@ -1043,9 +1063,11 @@ class TheTranscript(unittest.TestCase):
             problems = problems_of([self.good[0], {"role": "assistant", "content": [call(call_id)]}])
             self.assertEqual(problems[0], "message 1: an id that is missing or was used before")
         result = {"type": "tool_result", "tool_use_id": "a", "content": "x"}
-        for block, kind in ((picture, "image"), (result, "tool_result")):
-            line = f"message 1: a block that does not belong there: {kind}"
-            self.assertIn(line, problems_of([self.good[0], {"role": "assistant", "content": [block]}]))
+        line = "message 1: a block that does not belong there: tool_result"
+        self.assertIn(line, problems_of([self.good[0], {"role": "assistant", "content": [result]}]))
+        self.assertEqual(problems_of([self.good[0], {"role": "assistant", "content": [picture]}]), [])
+        self.assertTrue(problems_of([{"role": "user", "content": [picture]}]))
+        self.assertTrue(problems_of([self.good[0], {"role": "assistant", "content": [{"type": 7}]}]))
 
     def test_the_list_of_problems_is_bounded(self) -> None:
         """A broken transcript of any length gives a list that one can read."""

@@ -25,6 +25,8 @@ What a user of this module may rely on
         and nothing of an exception.
     W6  Progress from a handler in a thread arrives before the result of its call, in its order, and never
         makes the handler wait. While the loop is busy the newest `KEEP_PROGRESS` reports of a call are kept.
+    W7  One bad block ends nothing. A call whose id was used before gets a new one, a call that names no tool gets
+        its answer, and the others run; a block of another kind is kept as it came; what cannot be sent is left out.
 
 The model sees two tools always, `tools.search` and `results.read`; all others it finds. The definitions that
 a search loads stand in its result and not in the list of tools, because that list is the head of every
@@ -46,6 +48,8 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import json
+import logging
 import threading
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Collection, Mapping
@@ -54,13 +58,15 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final
 
-from chapter10.canonical import CodedError, canonical
+from chapter10.canonical import CanonicalError, CodedError, canonical
 from chapter10.catalog import BUDGET_BYTES, CatalogError, Grants
 from chapter10.companions.tools.executor import KEEP_PROGRESS, StreamingToolExecutor, ToolState, Update
 from chapter10.companions.tools.registry import ApprovalRequest, ToolRegistry, ToolSpec
 from chapter10.companions.tools.result_budget import BudgetReport, Message, ResultBudget
-from chapter10.companions.tools.result_text import whole_characters
+from chapter10.companions.tools.result_store import is_name
+from chapter10.companions.tools.result_text import canonical_text
 from chapter10.companions.tools.tool_calls import (
+    MAX_TEXT,
     USER_INTERRUPT,
     CallFailure,
     CancelScope,
@@ -75,6 +81,7 @@ from chapter10.limits import is_unicode
 
 __all__ = [
     "MAX_MESSAGES",
+    "NO_NAME",
     "READ_TOOL",
     "SEARCH_TOOL",
     "Gateway",
@@ -93,6 +100,9 @@ _READ_CHARS: Final = 100_000
 """The most characters that one `results.read` gives."""
 _STREAM_GRACE_SECONDS: Final = 5.0
 """How long the stream of a model may take to close."""
+NO_NAME: Final = "unknown"
+"""Stands in the transcript for a name that no tool can have."""
+_log: Final = logging.getLogger(__name__)
 _NOT_LOADED: Final = f"No tool of this name is loaded. Find it with {SEARCH_TOOL}. The call was not made."
 
 _SEARCH_PARAMETERS: Final = {
@@ -120,7 +130,7 @@ class GatewayError(CodedError, ValueError):
     """Raised for a call that does not fit the state of the conversation; nothing was changed.
 
     `bad_input`, `turn_open` (the model is still answering), `interrupted` (the user has to ask again),
-    `nothing_asked` (the last word is the model's), `duplicate_call` (an id that was used before),
+    `nothing_asked` (the last word is the model's),
     `stream_cancelled` (the model's stream ended by a cancel of its own), `conversation_full`. `reason` says
     it in a few words.
     """
@@ -189,6 +199,8 @@ class Gateway:
         self._loaded: dict[str, dict[str, Any]] = {}
         self._transcript: list[Message] = []
         self._call_ids: set[str] = set()
+        self._repeats: dict[str, int] = {}
+        self._nameless: set[str] = set()  # calls whose name no tool can have
         self._query = CancelScope()
         self._silent = False  # the model has answered, with nothing
         self._turn: Turn | None = None
@@ -221,7 +233,7 @@ class Gateway:
         """Return the turn in which the calls of one model answer run; see `Turn`.
 
         `answer` gives the blocks as they come: text, and `tool_use` with an `input` that is a dict or JSON
-        text; a call in which the answer was cut off has `"cut_off": True`.
+        text; a call in which the answer was cut off has `"cut_off": True`. See W7 for all other blocks.
         Raises `GatewayError`: `turn_open`, `interrupted`, `nothing_asked`, `conversation_full`.
         """
         self._refuse_to_go_on()
@@ -260,7 +272,7 @@ class Gateway:
 
         if call.name in (SEARCH_TOOL, READ_TOOL):
             answer = await self._resident.invoke(call.name, call.arguments, explain=True, on_start=note_start)
-        elif call.name not in self._loaded:
+        elif call.call_id in self._nameless or call.name not in self._loaded:
             return CallFailure(_failure_text("unknown_tool", _NOT_LOADED), "unknown_tool", local=True)
         else:
             answer = await self._registry.invoke(
@@ -295,16 +307,26 @@ class Gateway:
         return self._budget.shape_result(call.call_id, call.name, content, is_error=is_error).content
 
     def _call(self, block: Mapping[str, Any]) -> ToolCall:
-        """Make the call of a `tool_use` block. Raises `GatewayError`: `bad_input`, `duplicate_call`."""
-        call_id, name = block.get("id"), block.get("name")
-        if not isinstance(call_id, str) or not isinstance(name, str):
-            raise GatewayError("bad_input", "a call without id or name")
-        if call_id in self._call_ids:
-            raise GatewayError("duplicate_call")
+        """Make the call of a `tool_use` block. One that names no tool, or no id of its own, is a call as well (W7)."""
+        call_id, name = self._free_id(block.get("id")), block.get("name")
+        if not is_name(name):
+            self._nameless.add(call_id)
+            name = NO_NAME
         spec = self._registry.get(name)
         read_only = name in (SEARCH_TOOL, READ_TOOL) or (spec is not None and spec.effect == "read")
-        arguments, cut_off = block.get("input", {}), block.get("cut_off", False)
+        arguments, cut_off = block.get("input", {}), block.get("cut_off", False) is not False
         return ToolCall(call_id, name, arguments, cut_off, cancels_siblings=name in self._shell, read_only=read_only)
+
+    def _free_id(self, given: object) -> str:
+        """Return the id that a call has here: its own, or one made from it where that is none or was used before."""
+        base = given if is_name(given) else "call"
+        assert isinstance(base, str)
+        call_id = base
+        while call_id in self._call_ids or not is_name(given):
+            self._repeats[base] = self._repeats.get(base, 1) + 1
+            given = call_id = f"{base[: MAX_TEXT - 10]}_{self._repeats[base]}"
+        self._call_ids.add(call_id)
+        return call_id
 
     # -- The tools that are always there -----------------------------------------------------------------
 
@@ -447,18 +469,14 @@ class Turn:
 
     def _take(self, block: Mapping[str, Any]) -> None:
         """Note a block; a call starts at once if it may."""
-        kind = block.get("type") if isinstance(block, Mapping) else None
-        if kind == "text" and isinstance(block.get("text"), str):
-            if block["text"].strip():
-                self._blocks.append({"type": "text", "text": whole_characters(block["text"])})
-        elif kind == "tool_use":
-            call = self._gateway._call(block)
-            noted = {"type": "tool_use", "id": call.call_id, "name": call.name, "input": _input(call)}
+        kept = _kept(block)
+        if kept.get("type") == "tool_use":
+            call = self._gateway._call(kept)
+            kept.pop("cut_off", None)
             self._executor.add(call)  # what it refuses is not noted and needs no answer
-            self._gateway._call_ids.add(call.call_id)
-            self._blocks.append(noted)
-        else:
-            raise GatewayError("bad_input", "a block that is neither text nor a call")
+            self._blocks.append({**kept, "id": call.call_id, "name": call.name, "input": _input(call)})
+        elif kept:
+            self._blocks.append(kept)
 
     def _stop_feeding(self) -> None:
         self._stopping = True
@@ -547,6 +565,26 @@ def _input(call: ToolCall) -> dict[str, Any]:
         return parse_arguments(call)
     except ExecutorError:
         return {}
+
+
+def _kept(block: object) -> Message:
+    """Return a copy of a block as it came, with whole characters; an empty one for what cannot be sent.
+
+    Of a call the copy is made of what is no argument: those are read by who may refuse them.
+    """
+    given = dict(block) if isinstance(block, Mapping) else {}
+    kind = given.get("type")
+    read_later = {key: given.pop(key) for key in ("id", "name", "input", "cut_off") if kind == "tool_use" and key in given}
+    try:
+        kept: Message = json.loads(canonical_text(given))
+    except CanonicalError:
+        kept = {"type": kind} if kind == "tool_use" else {}
+    if type(kept.get("type")) is str and kept["type"] not in ("", "tool_result", "text"):
+        return {**kept, **read_later}
+    if kept.get("type") == "text" and isinstance(kept.get("text"), str):
+        return kept if kept["text"].strip() else {}
+    _log.warning("a block of the model is left out: it is none")
+    return {}
 
 
 def _unchanged(text: str) -> str:

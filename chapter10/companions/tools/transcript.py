@@ -3,7 +3,7 @@
 A message is `{"role": "user" | "assistant", "content": [block, ...]}`, as `result_budget.merge_messages`
 sends it. A block is `{"type": "text", "text"}`, or in an assistant message `{"type": "tool_use", "id",
 "name", "input"}`, or in a user message `{"type": "tool_result", "tool_use_id", "content"}` with
-`"is_error": True` for a failure.
+`"is_error": True` for a failure. An assistant message may have blocks of other kinds.
 
 What a provider asks for, and `problems_of` looks at
     P1  Roles alternate, the first is the user's, and no content is empty.
@@ -93,6 +93,8 @@ def _block(block: Message, role: object, ids: set[str]) -> list[str]:
         else:
             ids.add(call_id)
         return problems
+    if role == "assistant" and isinstance(kind, str) and kind != "tool_result":
+        return []  # of a kind that only its provider knows
     if kind == "tool_result" and role == "user":
         return [] if _has_content(block.get("content")) else ["an empty result"]
     return [f"a block that does not belong there: {kind}"]
