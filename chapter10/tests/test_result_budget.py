@@ -920,7 +920,7 @@ class PerMessage(FolderTestCase):
         self.assertEqual((group.failed, group.replaced, group.over_limit), (("1",), ("2",), False))
 
     def test_an_id_with_another_content_is_reported(self) -> None:
-        """No preview stands in for something else: the new content is sent as it is, the decision stays."""
+        """No preview stands in for something else: the new content is a result of its own, the decision stays."""
         first = turn(result("1", "x" * 250_000), result("2", "y"))
         self.budget.apply(first)
         decided = dict(self.budget.state.replacements)
@@ -932,11 +932,34 @@ class PerMessage(FolderTestCase):
         self.assertEqual(self.budget.state.replacements, decided)
         self.assertEqual(self.budget.shape_result("1", "Bash", "new").content, "new")
 
-    def test_what_is_sent_of_a_changed_result_counts_for_the_others(self) -> None:
-        """It comes whole instead of its preview, so that the fresh one beside it has to make room."""
+    def test_a_changed_result_is_decided_about_like_any_other(self) -> None:
+        """It is fresh, so that the largest of both makes room; then its fate stands beside the first one's."""
         self.budget.apply(turn(result("1", "x" * 250_000)))
-        group = self.only_group(turn(result("1", "z" * 150_000), result("2", "y" * 60_000)))
-        self.assertEqual((group.changed, group.replaced, group.over_limit), (("1",), ("2",), False))
+        both = turn(result("1", "z" * 150_000), result("2", "y" * 60_000))
+        group = self.only_group(both)
+        self.assertEqual((group.changed, group.replaced, group.over_limit), (("1",), ("1",), False))
+        sent = self.budget.apply(both)[0]
+        again = ResultBudget(self.budget.store, state=ReplacementState.from_text(self.budget.state.to_text()))
+        self.assertEqual(again.apply(both)[0], sent)
+        self.assertEqual(again.apply(both)[1].groups[0].must_reapply, ("1",))
+        self.assertEqual(len(self.budget.state.seen_ids), 3)
+
+    def test_nothing_passes_a_limit_by_the_name_of_its_call(self) -> None:
+        """A second result under a decided id is stored and previewed like the first, at both layers."""
+        for first in ("A" * 10, "A" * 60_000):
+            budget = ResultBudget(self.budget.store)
+            messages = turn(result("call_0", first))
+            budget.shape_result("call_0", "Bash", first)
+            budget.apply(messages)
+            shaped = budget.shape_result("call_0", "Bash", "B" * 5_000_000)
+            self.assertLessEqual(len(shaped.content), PREVIEW_CHARS)
+            assert shaped.stored is not None
+            self.assertEqual(self.budget.store.read(shaped.stored.path, 0, 2), "BB")
+            self.assertEqual(budget.shape_result("call_0", "Bash", "B" * 5_000_000).content, shaped.content)
+            third = budget.shape_result("call_0", "Bash", "C" * 5_000_000)
+            self.assertNotEqual(third.content, shaped.content)
+            group = budget.apply([*messages, *turn(result("call_0", "B" * 5_000_000))])[1].groups[-1]
+            self.assertLessEqual(group.size_after, PREVIEW_CHARS)
 
     def test_empty_results_of_a_transcript_become_visible(self) -> None:
         """With the tool's name from its call, the other fields kept, one event in the first turn only.
