@@ -7,7 +7,7 @@ import unittest
 from typing import Any
 
 from chapter10.canonical import CanonicalError
-from chapter10.companions.tools.result_text import REDACTED, cut_text, is_empty, redact_secrets, result_text
+from chapter10.companions.tools.result_text import cut_text, is_empty, result_text
 
 
 class Form(unittest.TestCase):
@@ -67,64 +67,6 @@ class Form(unittest.TestCase):
         for value in (inside, float("nan"), {"mean": float("inf")}, b"x", (1,), object(), {1: "a"}, {"a": {1, 2}}):
             with self.subTest(value=type(value)), self.assertRaises(CanonicalError):
                 result_text(value)
-
-
-class Secrets(unittest.TestCase):
-    """What is taken out."""
-
-    def test_common_forms_of_secrets_are_replaced(self) -> None:
-        """Names stay, values go, JSON stays JSON.
-
-        Claims: T6-006.
-        """
-        table = {
-            '{"password":"a\\"b","x":1}': '{"password":"[redacted]","x":1}',
-            '{"raw":"{\\"api_key\\": \\"abc\\"}"}': '{"raw":"{\\"api_key\\": \\"[redacted]\\"}"}',
-            "Authorization: Bearer abc.def": "Authorization: [redacted]",
-            "sent with bearer abcdefgh12345": "sent with bearer [redacted]",
-            "AWS_SECRET_ACCESS_KEY=abc/def+1": "AWS_SECRET_ACCESS_KEY=[redacted]",
-            "api_key=abc&page=2": "api_key=[redacted]&page=2",
-            "accessToken='a b'": "accessToken='[redacted]'",
-            "postgres://user:pa-ss@host/db": "postgres://user:[redacted]@host/db",
-            "://:x@": "://:[redacted]@",
-            "token=x": "token=[redacted]",
-            "key sk-abcdefghijklmnop!": "key [redacted]!",
-            "ghp_abcdefghijklmnop1234": "[redacted]",
-            "AKIAABCDEFGHIJKLMNOP": "[redacted]",
-            "eyJhbGciOiJI.eyJzdWIiOiIx.abc": "[redacted]",
-            "-----BEGIN RSA PRIVATE KEY-----\nx\n-----END RSA PRIVATE KEY-----": "-----BEGIN RSA PRIVATE KEY-----"
-            "[redacted]-----END RSA PRIVATE KEY-----",
-            "-----BEGIN PRIVATE KEY-----\ncut off": "-----BEGIN PRIVATE KEY-----[redacted]",
-        }
-        for text, expected in table.items():
-            with self.subTest(text=text):
-                self.assertEqual(redact_secrets(text), expected)
-        self.assertEqual(json.loads(redact_secrets('{"token":"a","n":[1]}')), {"token": REDACTED, "n": [1]})
-
-    def test_a_text_that_begins_a_secret_everywhere_is_read_once(self) -> None:
-        """Heads of web tokens without an end, and backslashes without a quotation mark, take no hours."""
-        for text, expected in (
-            ("eyj-" * 50_000, "eyj-" * 50_000),
-            ("eyjaaaaaaaa-" * 20_000 + ".", "eyjaaaaaaaa-" * 20_000 + "."),
-            ('password=\\"' + "\\" * 300_000, 'password=\\"[redacted]'),
-        ):
-            with self.subTest(text=text[:12]):
-                self.assertEqual(redact_secrets(text), expected)
-        self.assertEqual(redact_secrets('token=\\"a\\\\b\\\\\\", c'), 'token=\\"[redacted]\\\\\\", c')
-        self.assertEqual(redact_secrets("x-eyJhbGciOiJI.eyJzdWIiOiIx.abc"), "x-[redacted]")
-
-    def test_what_only_looks_like_a_secret_stays(self) -> None:
-        """Cursors, counts and prose are not eaten."""
-        for text in (
-            '{"next_page_token":"abc","max_tokens":5}',
-            "the secret of life",
-            "keys: a, b",
-            "https://example.org/a:b",
-            "task-abcdefghijklmnop",
-            "a basic idea",
-        ):
-            with self.subTest(text=text):
-                self.assertEqual(redact_secrets(text), text)
 
 
 class Cut(unittest.TestCase):

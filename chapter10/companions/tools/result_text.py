@@ -11,8 +11,7 @@ R4  Secrets go before the cut, since a cut secret is still most of a secret.
 R5  A cut falls between characters (Python code points) and never inside an escape of JSON.
 
 Half a character in a text, which UTF-8 cannot carry, becomes U+FFFD; keys that would then be one are refused.
-`redact_secrets` knows common forms of keys, passwords and tokens; it is the last line, and no reason for a
-handler to return what nobody should read.
+What a secret is stands in `redaction`.
 
 Source: the document on the tool registry, its path of a result (claims T6-005, T6-006, T6-019, T6-041; X-13, X-14).
 """
@@ -26,17 +25,14 @@ from typing import Any, Final
 from chapter10.canonical import CanonicalError, canonical
 
 __all__ = [
-    "REDACTED",
     "canonical_text",
     "cut_text",
     "encoded",
     "is_empty",
-    "redact_secrets",
     "result_text",
     "whole_characters",
 ]
 
-REDACTED: Final = "[redacted]"
 _CHUNK_CHARS: Final = 65_536
 
 
@@ -124,54 +120,3 @@ def cut_text(text: str, most: int, *, is_json: bool = False) -> str:
 
 
 _LAST_ESCAPE: Final = re.compile(r"\\(?:u[0-9a-f]{0,3})?\Z")
-
-_NAMES: Final = (
-    r"(?:passw(?:or)?d|passphrase|secret(?:[_-]?(?:access[_-]?)?key)?|api[_-]?key|private[_-]?key|credentials?"
-    r"|authorization|(?<![\w-])(?:(?:access|refresh|auth|id|session|api|bearer)[_-]?)?token)"
-)
-_SECRET: Final = re.compile(
-    r"(?P<key>-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----)(?:.*?(?=-----END )|.*)"
-    rf"|(?P<name>{_NAMES}(?:\\*[\"'])?\s{{0,9}}[:=]\s{{0,9}})"
-    r"(?:(?P<open>\\+\")(?:[^\\]|\\++(?!\"))*+"
-    r"|(?P<quote>\")(?:[^\"\\]|\\.)*"
-    r"|(?P<single>')[^']*"
-    r"|(?:(?:bearer|basic|token)\s{1,9})?[^\s,;&}\]\"']+)"
-    r"|(?P<scheme>\b(?:bearer|basic)\s{1,9})[A-Za-z0-9._~+/=-]{8,}"
-    r"|(?P<address>://[^/\s:@]{0,200}:)[^/\s@]{1,200}(?=@)"
-    r"|\b(?:sk-|sk_live_|sk_test_|rk_live_|gh[oprsu]_|github_pat_|glpat-|xox[abeprs]-|npm_|akia|asia|aiza)"
-    r"[A-Za-z0-9_-]{10,}"
-    r"|\beyj[A-Za-z0-9_-]{8,500}+\.[A-Za-z0-9_-]{8,}+\.[A-Za-z0-9_-]*",
-    re.IGNORECASE | re.DOTALL | re.ASCII,
-)
-"""Each branch begins with letters of its own and runs forward only, so that a long text is read once.
-
-A part that may fail after it has read on is bounded (the head of a web token), or is never taken back (`+`
-behind a quantifier): else a text that begins the same secret at every other character is read as often.
-"""
-
-
-_HINTS: Final = (
-    *("passw", "passphrase", "secret", "key", "credential", "authorization", "token", "bearer", "basic", "://"),
-    *("sk-", "sk_live_", "sk_test_", "rk_live_", "ghp_", "gho_", "ghr_", "ghs_", "ghu_", "github_pat_", "glpat-"),
-    *("xox", "npm_", "akia", "asia", "aiza", "eyj"),
-)
-"""Without one of these there is no secret of a known form, and finding that out is ten times faster."""
-_SHORTEST: Final = len("://:x@")
-
-
-def redact_secrets(text: str) -> str:
-    """Return `text` with common forms of secrets replaced by `[redacted]`; the name of a secret stays."""
-    if len(text) < _SHORTEST:
-        return text
-    lowered = text.lower()
-    for hint in _HINTS:
-        if hint in lowered:
-            break
-    else:
-        return text
-    return _SECRET.sub(_without_secret, text)
-
-
-def _without_secret(found: re.Match[str]) -> str:
-    kept = ("key", "name", "open", "quote", "single", "scheme", "address")
-    return "".join(found[part] or "" for part in kept) + REDACTED

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from chapter10.canonical import CodedError
-from chapter10.companions.tools.result_text import redact_secrets
+from chapter10.companions.tools.redaction import redact_secrets
 
 __all__ = [
     "ANSWER_LOST",
