@@ -1603,6 +1603,31 @@ class Time(RegistryTestCase):
                     answer = self.call(one, {"order_id": "A"}, progress=gone, approved=True)
                 self.assertEqual((answer, ran, len(log.records)), ({"ok": True, "data": "result"}, ["A"], 1))
 
+    def test_progress_passes_the_door_of_a_result(self) -> None:
+        """Without secrets, with whole characters, at most as long; a value stays a value where that can be."""
+        shown = [
+            ("half \ud800 of it", "half \ufffd of it"),
+            ("password=hunter2", "password=[redacted]"),
+            ({"password": "hunter2", "done": 3}, {"password": "[redacted]", "done": 3}),
+            ({"password": 12345}, '{"password":[redacted]}'),
+            ([1, None, True], [1, None, True]),
+            (None, None),
+            ("", ""),
+            ("y" * 50, "y" * 40),
+            (["y" * 50], '["' + "y" * 38),
+        ]
+
+        async def talks(order_id: str, call: CallContext) -> str:
+            for given, _ in shown:
+                call.progress(given)
+            call.progress(object())  # what is no JSON is not shown
+            return "done"
+
+        heard: list[Any] = []
+        one = spec(talks, parameters=None, context_argument="call", max_output_chars=40)
+        answer = self.call(one, {"order_id": "A"}, progress=heard.append)
+        self.assertEqual((answer["data"], heard), ("done", [seen for _, seen in shown]))
+
     def test_progress_is_heard_until_the_attempt_is_over(self) -> None:
         """What a handler reports goes to the caller's function; after its time is over, nothing of it does."""
         heard: list[Any] = []

@@ -77,7 +77,7 @@ from chapter10.companions.schemas.schema import (
     strict_json,
 )
 from chapter10.companions.tools.attempt import Ending, Places, Stop, is_async, run
-from chapter10.companions.tools.result_text import cut_text, result_text
+from chapter10.companions.tools.result_text import canonical_text, cut_text, result_text, whole_characters
 from chapter10.companions.tools.tool_spec import (
     ANSWER_LOST,
     MAX_ATTEMPTS,
@@ -342,6 +342,7 @@ class ToolRegistry:
         ended because its limit was hit, so that its last call is not to be trusted. `explain`: add `problems`.
         `progress`: hears what the handler reports, in the handler's thread (`companions.tools.gateway` has one for
         handlers in threads); it gets nothing from an attempt that was given up, and what it raises is logged.
+        What it gets is redacted and cut like a result.
         `on_start`: called in the loop whenever the handler is; until then nothing can have happened.
 
         Raises `RegistryError` (`invalid_call`) for such an option of a wrong type and for a write that has no
@@ -481,7 +482,7 @@ class ToolRegistry:
         stop = None
         if spec.context_argument is not None:
             stop = Stop()
-            report = _reporter(call.progress, stop)
+            report = _reporter(spec, call.progress, stop)
             arguments[spec.context_argument] = CallContext(spec.name, number, call.key, stop.is_set, report)
         try:
             return await run(
@@ -544,9 +545,7 @@ class ToolRegistry:
         """Make the answer of a handler that has returned (G10)."""
         spec = entry.spec
         try:
-            text = spec.redact(result_text(value))
-            if type(text) is not str:
-                raise TypeError("redact returned no text")
+            text = _redacted(spec, result_text(value))
         except _ANY as error:
             if spec.effect == "read":
                 raise _Refused("tool_failure", error) from None
@@ -573,6 +572,26 @@ def invoke_tool(registry: ToolRegistry, name: str, arguments: dict[str, Any]) ->
     except RuntimeError:
         return asyncio.run(registry.invoke(name, arguments))
     raise RuntimeError("inside an event loop, await registry.invoke(...)")
+
+
+def _redacted(spec: ToolSpec, text: str) -> str:
+    """The one door of every text that leaves: the result, the progress, and why a handler refused."""
+    text = spec.redact(text)
+    if type(text) is not str:
+        raise TypeError("redact returned no text")
+    return text
+
+
+def _shown(spec: ToolSpec, data: Any) -> Any:
+    """Return what may be shown of a report: as whole, as clean and as short as a result, and of its type if it is."""
+    is_text = type(data) is str
+    text = _redacted(spec, whole_characters(data) if is_text else canonical_text(data))
+    if len(text) > spec.max_output_chars:
+        return cut_text(text, spec.max_output_chars, is_json=not is_text)
+    try:
+        return text if is_text else json.loads(text)
+    except ValueError:  # without its secrets it is no JSON any more
+        return text
 
 
 def _failure(code: str) -> dict[str, Any]:
@@ -616,7 +635,7 @@ def _granted(grants: Grants | Callable[[], Grants]) -> frozenset[str]:
     return frozenset(held)
 
 
-def _reporter(progress: Callable[[Any], None] | None, stop: Stop) -> Callable[[Any], None]:
+def _reporter(spec: ToolSpec, progress: Callable[[Any], None] | None, stop: Stop) -> Callable[[Any], None]:
     """Return what a handler reports with: nothing of an attempt that is over gets through, and no error comes back.
 
     Who shows the progress is no part of the call.
@@ -629,7 +648,7 @@ def _reporter(progress: Callable[[Any], None] | None, stop: Stop) -> Callable[[A
         if progress is None or stop.is_set():
             return
         try:
-            progress(data)
+            progress(_shown(spec, data))
         except _ANY:
             failures += 1
             if failures == 1:  # a display that is gone fails every time

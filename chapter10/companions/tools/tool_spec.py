@@ -105,7 +105,7 @@ class CallContext:
     `key` is the business key, the same at every attempt, and never None for a write; `attempt` counts from 1;
     `is_stopped()` says that nobody waits any more, and a handler in a thread that takes notice ends early.
     `progress(data)` reports to whoever asked for it, in the thread of the handler, and says nothing once nobody
-    waits any more.
+    waits any more; a text or any JSON value, which goes the way of a result.
     """
 
     tool: str
