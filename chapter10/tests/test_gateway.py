@@ -321,7 +321,7 @@ class WhatTheModelReads(GatewayTestCase):
     def test_data_that_was_cut_says_so(self) -> None:
         """The original length is in what the model reads. Claims: T6-041."""
         cut = answer_of({"ok": True, "data": "abc", "truncated": True, "original_length": 9})
-        self.assertEqual(cut, "abc\n[Cut: the first 3 of 9 characters.]")
+        self.assertEqual(cut, "abc\n[Cut: 3 of 9 characters.]")
         self.assertEqual(answer_of({"ok": True, "data": "abc"}), "abc")
 
     def test_only_the_tool_s_own_failure_is_not_local(self) -> None:

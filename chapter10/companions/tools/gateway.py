@@ -543,7 +543,7 @@ def answer_of(answer: Mapping[str, Any]) -> Any:
     if answer["ok"]:
         data: str = answer["data"]
         if answer.get("truncated"):
-            data += f"\n[Cut: the first {len(data)} of {answer['original_length']} characters.]"
+            data += f"\n[Cut: {len(data)} of {answer['original_length']} characters.]"
         return data
     code = answer["error"]
     text = _failure_text(code, TEXTS[code], answer.get("problems"))
