@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import random
 import threading
@@ -15,6 +16,7 @@ from unittest import mock
 from chapter10.companions.tools.executor import KEEP_PROGRESS
 from chapter10.companions.tools.gateway import (
     MAX_MESSAGES,
+    NEXT_STEPS,
     NO_NAME,
     READ_TOOL,
     SEARCH_TOOL,
@@ -193,6 +195,17 @@ class WhatReachesAHandler(GatewayTestCase):
         found = [gateway._call(call(name, name)).read_only for name in names]
         self.assertEqual(found, [True, True, True, False, False])
 
+    async def test_a_tool_that_names_no_permission_and_no_words_is_found_and_called(self) -> None:
+        """What may be called can be found: by its name, by a phrase, with a question mark, whatever the grants are."""
+        self.tool("order_status", permission="public", keywords=None, description="查询订单状态")
+        for number, query in enumerate(("order_status", "订单状态", "status?")):
+            for grants in ((), {"other"}):
+                gateway = self.gateway(grants=grants)
+                gateway.ask("?")
+                await self.play(gateway, search(f"s{number}", query))
+                (result,) = await self.play(gateway, call("c", "order_status"))
+                self.assertEqual(result.content, "order_status A")
+
     async def test_what_the_grants_do_not_show_is_not_found(self) -> None:
         """A search shows nothing of a tool that this user may not see."""
         self.tool("orders.get")
@@ -273,17 +286,38 @@ class WhatReachesAHandler(GatewayTestCase):
         await self.play(gateway, *calls, lambda: seen.append(len(self.calls)), self.open_doors)
         self.assertEqual((seen, len(self.calls)), ([10], 11))
 
-    async def test_definitions_over_their_budget_are_not_loaded(self) -> None:
-        """The search shows the hits and says so; fewer hits fit."""
+    async def test_a_search_loads_what_fits_best_first(self) -> None:
+        """No definition is cut. What did not fit is named, and is found by its name."""
         for number in range(3):
             self.tool(f"orders.get{number}", description="x" * 1000)
         gateway = self.gateway(definition_bytes=2000)
         gateway.ask("?")
-        (three,) = await self.play(gateway, search("c1", "orders"))
-        self.assertIn('"refused":"definition_budget_exceeded"', three.content)
-        self.assertEqual(gateway.loaded, [])
+        (answer,) = await self.play(gateway, search("c1", "orders"))
+        found = json.loads(answer.content)
+        self.assertEqual([one["name"] for one in found["loaded"]], ["orders.get0"])
+        self.assertEqual([one["name"] for one in found["left_out"]], ["orders.get1", "orders.get2"])
+        self.assertEqual((found["next"], set(found)), (NEXT_STEPS["left_out"], {"loaded", "left_out", "next"}))
         await self.play(gateway, search("c2", "orders", limit=1))
         self.assertEqual(gateway.loaded, ["orders.get0"])
+
+    async def test_a_large_definition_hides_no_other(self) -> None:
+        """The one that fits alone nowhere is named apart; what stands behind it is loaded."""
+        self.tool("orders.huge", description="x" * 3000, keywords=("orders", "best"))
+        self.tool("orders.small")
+        gateway = self.gateway(definition_bytes=2000)
+        gateway.ask("?")
+        (answer,) = await self.play(gateway, search("c1", "orders best"))
+        found = json.loads(answer.content)
+        self.assertEqual(gateway.loaded, ["orders.small"])
+        self.assertEqual([one["name"] for one in found["too_large"]], ["orders.huge"])
+        self.assertEqual(found["next"], NEXT_STEPS["too_large"])
+
+    async def test_a_search_that_finds_nothing_says_what_to_do(self) -> None:
+        """It is no error, and it is no end."""
+        gateway = self.gateway()
+        gateway.ask("?")
+        (answer,) = await self.play(gateway, search("c1", "nothing"))
+        self.assertEqual(json.loads(answer.content), {"loaded": [], "next": NEXT_STEPS["nothing"]})
 
     async def test_a_definition_is_sent_as_it_is_registered(self) -> None:
         """Neither the redaction of secrets nor a limit touches a contract."""

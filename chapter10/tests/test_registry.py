@@ -18,7 +18,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 from unittest import mock
 
-from chapter10.catalog import Catalog, Tool
+from chapter10.catalog import MAX_QUERY, Catalog, CatalogError, Tool
 from chapter10.companions.tools import attempt
 from chapter10.companions.tools.attempt import MAX_WAITING, Ending, Places, Stop
 from chapter10.companions.tools.registry import (
@@ -254,7 +254,7 @@ class Registering(RegistryTestCase):
         bare = ToolSpec("search", "Searches.", "read", 1.0, 3, 100, Scripted("x"))
         self.assertEqual(
             (bare.permission, bare.keywords, bare.version, bare.max_concurrency, bare.context_argument),
-            (PUBLIC, (), "1", None, None),
+            (PUBLIC, None, "1", None, None),
         )
         self.assertEqual((bare.concurrency_safe, bare.approval, bare.needs_approval), (False, False, False))
 
@@ -597,7 +597,8 @@ class Permission(RegistryTestCase):
         )
         whole = ["permission", "approval", "permission", "handler", "redact"]
         answer = self.call(one, {"order_id": "ab"}, grants=grants, approved=approve)
-        self.assertEqual((answer["truncated"], len(answer["data"]), steps), (True, 1000, whole))
+        self.assertLessEqual(len(answer["data"]), 1000)
+        self.assertEqual((answer["truncated"], steps), (True, whole))
 
         for arguments, given, code, expected in (
             ({"order_id": 1}, {"orders:read"}, "invalid_arguments", []),
@@ -2204,6 +2205,34 @@ class OneSource(RegistryTestCase):
             ]
 
         self.assertEqual([answer["data"] for answer in self.run_virtual(main)], ["a", "b", "c"])
+
+    def test_whoever_may_call_a_tool_finds_it(self) -> None:
+        """A tool without permission and keywords is found by everybody, by its name and by what it says of itself."""
+        one = spec(Scripted("x"), name="order_status", description="查询订单状态 of one order.")
+        registry = registry_of(one, spec(Scripted("x"), name="hidden_status", permission="orders:read"))
+        for query in ("order_status", "OrderStatus", "order", "status?", "订单状态", "查询订单状态 " + "x" * 500):
+            for grants in ((), {"other"}, [PUBLIC]):
+                with self.subTest(query=query, grants=grants):
+                    hits = registry.search(query, grants)
+                    self.assertEqual([hit["name"] for hit in hits], ["order_status"])
+                    self.assertEqual(registry.load(hits, grants)[0]["name"], "order_status")
+        self.assertEqual(len(registry.search("status", {"orders:read"})), 2)
+        named = registry_of(spec(Scripted("x"), name="C++", description="", keywords=("c++", "C#")))
+        self.assertEqual(len(named.search("c#")), 1)
+        self.assertEqual(len(registry_of(spec(Scripted("x"), name="++", description="")).search("++")), 1)
+        self.assertEqual(registry_of(spec(Scripted("x"), keywords=())).search("orders.get"), [])
+
+    def test_a_question_that_is_none_is_refused_as_by_the_catalog(self) -> None:
+        """Its codes come out."""
+        registry = registry_of(spec(Scripted("x")))
+        wrong: list[tuple[str, tuple[Any, ...]]] = [
+            ("invalid_query", (7,)), ("invalid_query", ("x" * (MAX_QUERY + 1),)), ("invalid_grants", ("x", "abc")),
+            ("invalid_grants", ("x", [[]])), ("invalid_limit", ("x", (), 0)),
+        ]  # fmt: skip
+        for code, arguments in wrong:
+            with self.subTest(code=code), self.assertRaisesRegex(CatalogError, f"^{code}$"):
+                registry.search(*arguments)
+        self.assertEqual(registry.search(" ".join(f"a{number}" for number in range(200))), [])
 
     def test_a_catalog_that_differs_is_noticed_at_the_start(self) -> None:
         """More tools, fewer tools, another definition."""

@@ -30,7 +30,8 @@ What a user of this module may rely on
 
 The model sees two tools always, `tools.search` and `results.read`; all others it finds. The definitions that
 a search loads stand in its result and not in the list of tools, because that list is the head of every
-request: a tool added to it would change all the bytes that follow. They are never cut and never replaced.
+request: a tool added to it would change all the bytes that follow. They are never cut and never replaced; of what
+does not fit into one search the best comes first, and the rest is named with what to do.
 
 An answer that breaks off on its way (its stream raises) keeps the calls that had come, each with its answer,
 since some may have had their effect; without any call nothing of it is kept. Its error is raised at the end
@@ -81,6 +82,7 @@ from chapter10.limits import is_unicode
 
 __all__ = [
     "MAX_MESSAGES",
+    "NEXT_STEPS",
     "NO_NAME",
     "READ_TOOL",
     "SEARCH_TOOL",
@@ -94,6 +96,12 @@ __all__ = [
 
 SEARCH_TOOL: Final = "tools.search"
 READ_TOOL: Final = "results.read"
+NEXT_STEPS: Final = {
+    "left_out": "What is left out did not fit beside the others. Search for it by its name, with limit 1.",
+    "too_large": "What is too large cannot be loaded here. Use another tool, or tell the user.",
+    "nothing": "Nothing was found. Search with other words: what the tool does, or its name.",
+}
+"""What a search says when it did not load all that it found, or found nothing."""
 MAX_MESSAGES: Final = 100_000
 """Messages of one conversation."""
 _READ_CHARS: Final = 100_000
@@ -333,15 +341,17 @@ class Gateway:
     def _search_spec(self) -> ToolSpec:
         async def search(query: str, limit: int = 3) -> dict[str, Any]:
             grants = self._grants() if callable(self._grants) else self._grants
-            catalog = self._registry.catalog()
-            hits: list[dict[str, Any]] = []
-            try:
-                hits = catalog.search(query, grants, int(limit))
-                definitions = catalog.load(hits, grants, self._definition_bytes)
-            except CatalogError as error:
-                return {"hits": hits, "loaded": [], "refused": error.code}
+            hits = self._registry.search(query, grants, int(limit))
+            definitions, left_out, too_large = self._load_what_fits(hits, grants)
             self._loaded.update({definition["name"]: definition for definition in definitions})
-            return {"loaded": definitions}
+            answer: dict[str, Any] = {"loaded": definitions}
+            for case, cards in (("left_out", left_out), ("too_large", too_large)):
+                if cards:
+                    answer[case] = [{"name": card["name"], "description": card["description"]} for card in cards]
+            steps = [NEXT_STEPS[case] for case in ("left_out", "too_large") if case in answer]
+            if not hits:
+                steps = [NEXT_STEPS["nothing"]]
+            return {**answer, "next": " ".join(steps)} if steps else answer
 
         return ToolSpec(
             SEARCH_TOOL,
@@ -354,6 +364,30 @@ class Gateway:
             parameters=_SEARCH_PARAMETERS,
             redact=_unchanged,  # a definition is a contract and stays as it is registered
         )
+
+    def _load_what_fits(self, hits: list[dict[str, Any]], grants: Grants) -> tuple[list[Any], list[Any], list[Any]]:
+        """Load whole definitions, best first, within the budget; return them, the cards left out, those too large.
+
+        Each load is all or nothing, as the catalog's rule is; a search is more than one, so that it is no dead end.
+        """
+        chosen: list[dict[str, Any]] = []
+        left_out: list[dict[str, Any]] = []
+        too_large: list[dict[str, Any]] = []
+        for hit in hits:
+            if self._fits([*chosen, hit], grants):
+                chosen.append(hit)
+            else:
+                (left_out if self._fits([hit], grants) else too_large).append(hit)
+        return self._registry.load(chosen, grants, self._definition_bytes), left_out, too_large
+
+    def _fits(self, hits: list[dict[str, Any]], grants: Grants) -> bool:
+        try:
+            self._registry.load(hits, grants, self._definition_bytes)
+        except CatalogError as error:
+            if error.code != "definition_budget_exceeded":
+                raise
+            return False
+        return True
 
     def _read_spec(self) -> ToolSpec:
         async def read(path: str, start: int = 0, max_chars: int = _READ_CHARS) -> str:

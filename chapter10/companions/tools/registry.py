@@ -17,7 +17,8 @@ What a user of this module may rely on
     G7  A failure is a code and whether trying again makes sense. Texts of exceptions reach the log only.
     G8  A cancel of the caller, Ctrl-C and the exit of the program are never turned into a result. A cancel that a
         handler makes itself is its failure, as in `bounded_reads`; the calls beside it go on.
-    G9  What a model may find is made from the same entries as what it may call.
+    G9  What a model may find is made from the same entries as what it may call: whoever may call a tool finds it by
+        its name and by the words of its description, unless the spec names other keywords.
     G10 What happens after a write has returned does not make it undone: an answer that cannot be shown is a
         success with a fixed text and `unreadable`. Of a read, which did nothing, it is `tool_failure`.
 
@@ -65,8 +66,9 @@ from collections.abc import Set as AbstractSet
 from typing import Any, Final, Literal
 
 from chapter10.canonical import canonical
-from chapter10.catalog import Catalog, CatalogError, Grants, Tool
+from chapter10.catalog import BUDGET_BYTES, MAX_QUERY, Catalog, CatalogError, Grants, Tool
 from chapter10.companions.basics.tasks import leaves
+from chapter10.companions.finding.tool_list import words_of
 from chapter10.companions.schemas.schema import (
     MAX_VIOLATIONS,
     JsonError,
@@ -136,7 +138,8 @@ class _Entry:
         effect: Literal["read", "write"] = "read" if spec.effect == "read" else "write"
         try:
             self.validator = compile_schema(schema)
-            self.tool = Tool(spec.name, spec.description, spec.keywords, spec.permission, effect, spec.version, schema)
+            keywords = _keywords_of(spec) if spec.keywords is None else spec.keywords
+            self.tool = Tool(spec.name, spec.description, keywords, spec.permission, effect, spec.version, schema)
         except SchemaError as error:
             raise RegistryError("invalid_tool", f"parameters{error.path}", error.keyword) from error
         except CatalogError as error:
@@ -282,6 +285,24 @@ class ToolRegistry:
     def catalog(self) -> Catalog:
         """Return the catalog that is made from these tools; it follows `register`, `replace` and `remove`."""
         return self._catalog
+
+    def search(self, query: str, grants: Grants = (), limit: int = 3) -> list[dict[str, Any]]:
+        """Return the cards of `Catalog.search`, for grants with which everybody holds `PUBLIC`.
+
+        The query goes through the words that keywords are made of, so that a name, a Chinese phrase and a word with
+        a question mark find their tool. Raises `CatalogError`: `invalid_query`, `invalid_grants`, `invalid_limit`.
+        """
+        if type(query) is str and len(query) <= MAX_QUERY:
+            words = dict.fromkeys([*query.split(), *words_of(query)])
+            while len(query := " ".join(words)) > MAX_QUERY:
+                words.popitem()
+        return self._catalog.search(query, _with_public(grants), limit)
+
+    def load(
+        self, hits: list[dict[str, Any]], grants: Grants = (), budget_bytes: int = BUDGET_BYTES
+    ) -> list[dict[str, Any]]:
+        """Return the definitions of `Catalog.load`, all or nothing, for grants with which everybody holds `PUBLIC`."""
+        return self._catalog.load(hits, _with_public(grants), budget_bytes)
 
     def check(self, catalog: Catalog) -> None:
         """Raise `RegistryError` (`catalog_mismatch`) unless `catalog` has exactly these tools; for the start.
@@ -614,6 +635,19 @@ def _read_arguments(entry: _Entry, arguments: object) -> tuple[dict[str, Any], l
 
 def _not_a_parameter(name: str) -> Violation:
     return Violation("/" + name[:80].replace("~", "~0").replace("/", "~1"), "additionalProperties", "is no argument")
+
+
+def _keywords_of(spec: ToolSpec) -> tuple[str, ...]:
+    """Return the words of name and description; a name of signs alone is its own word."""
+    if type(spec.name) is not str or type(spec.description) is not str:
+        return ()  # and the tool is refused
+    return tuple(words_of(f"{spec.name}\n{spec.description}") or spec.name.casefold().split())
+
+
+def _with_public(grants: Grants) -> Grants:
+    """Return the grants and `PUBLIC`; what are none are left for the catalog to refuse."""
+    known = isinstance(grants, AbstractSet | list | tuple) and all(type(one) is str for one in grants)
+    return {*grants, PUBLIC} if known else grants
 
 
 def _close(value: object) -> None:

@@ -70,7 +70,7 @@ MAX_OUTPUT_CHARS: Final = 10_000_000
 MAX_KEY: Final = 500
 """Characters of a business key."""
 PUBLIC: Final = "public"
-"""The permission of a tool that names none. Every call holds it; a search finds the tool with it only."""
+"""The permission of a tool that names none. Everybody holds it, for a call and for a search."""
 
 
 class RegistryError(CodedError, ValueError):
@@ -139,7 +139,8 @@ class ToolSpec:
     handler             called with the arguments as keywords; `async`, or else in a thread
     parameters          JSON Schema of the arguments; None: made from the handler's signature, names only
     permission          what the grants must hold
-    keywords, version   for the catalog
+    keywords            what a search finds it by; None: the words of its name and description (`words_of`)
+    version             for the catalog
     concurrency_safe    whether a call may run beside others: True, False, or a test of the arguments
     max_concurrency     executions of this tool at once; None: as many as the registry runs
     approval            True: needs approval. An irreversible write always does
@@ -161,7 +162,7 @@ class ToolSpec:
     handler: Callable[..., Any]
     parameters: Mapping[str, Any] | None = None
     permission: str = PUBLIC
-    keywords: tuple[str, ...] = ()
+    keywords: tuple[str, ...] | None = None
     version: str = "1"
     concurrency_safe: bool | Callable[[dict[str, Any]], bool] = False
     max_concurrency: int | None = None
