@@ -32,6 +32,7 @@ from chapter10.companions.tools.executor import (
 from chapter10.companions.tools.tool_calls import (
     CALL_CANCELLED,
     CAUSE_TEXTS,
+    MAX_REFUSAL,
     MAX_TEXT,
     PIPELINE_STEPS,
     SIBLING_ERROR,
@@ -49,7 +50,7 @@ from chapter10.companions.tools.tool_calls import (
     invalid_arguments,
     parse_arguments,
 )
-from chapter10.companions.tools.tool_spec import ANSWER_LOST
+from chapter10.companions.tools.tool_spec import ANSWER_LOST, ToolRefused
 from chapter10.jobs import STATES
 
 
@@ -917,6 +918,18 @@ class Handing(ExecutorTestCase):
         (result,) = await executor.results()
         self.assertEqual(result.code, USER_INTERRUPT)
         self.assertIn("outcome is unknown", result.content)
+
+    async def test_a_tool_may_say_why_it_failed(self) -> None:
+        """The text that its author chose, without secrets and bounded; a command that says so ends its siblings."""
+
+        async def run(call: ToolCall, progress: ProgressSink) -> Any:
+            raise ToolRefused("exit 1, password=hunter2 " + "x" * 10_000)
+
+        executor = self.executor(bash("a"), run=run)
+        (result,) = await executor.results()
+        self.assertEqual((result.code, executor.has_errored), ("tool_failure", True))
+        self.assertLessEqual(len(result.content), MAX_REFUSAL)
+        self.assertTrue(result.content.startswith("exit 1, password=[redacted] x"))
 
     async def test_ten_thousand_calls_in_one_turn(self) -> None:
         """All are answered in order, one more is refused, and what was handed out is not kept."""

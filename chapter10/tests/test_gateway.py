@@ -212,7 +212,7 @@ class WhatReachesAHandler(GatewayTestCase):
         gateway = self.gateway(grants=())
         gateway.ask("Is A paid?")
         (result,) = await self.play(gateway, search("c1", "orders"))
-        self.assertEqual((result.content, gateway.loaded), ('{"loaded":[]}', []))
+        self.assertEqual((json.loads(result.content)["loaded"], gateway.loaded), ([], []))
 
     async def test_permission_is_asked_for_when_the_call_runs(self) -> None:
         """Grants that were taken away after the tool was loaded give `forbidden` and no call."""
@@ -465,6 +465,7 @@ class WhatTheModelReads(GatewayTestCase):
         with self.assertLogs("chapter10.companions.tools.registry"):
             (result,) = await self.play(gateway, call("c1", READ_TOOL, {"path": "../secret.txt"}))
         self.assertEqual(result.code, "tool_failure")
+        self.assertEqual(json.loads(result.content)["text"], NEXT_STEPS["no_result"])
 
     async def test_results_over_the_message_limit_are_replaced_before_they_are_sent(self) -> None:
         """The transcript keeps them whole; the request has previews, and the next one the same. Claims: C8-080."""

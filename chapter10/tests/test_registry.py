@@ -28,6 +28,7 @@ from chapter10.companions.tools.registry import (
     CallContext,
     RegistryError,
     Status,
+    ToolRefused,
     ToolRegistry,
     ToolSpec,
     invoke_tool,
@@ -42,8 +43,10 @@ from chapter10.companions.tools.tool_spec import (
     MAX_TIMEOUT_SECONDS,
     PUBLIC,
     RETRYABLE,
+    STALE,
     TEXTS,
 )
+from chapter10.companions.tools.result_text import cut_text
 from chapter10.tests.syntax import nodes, python_files
 from chapter10.tests.virtual_time import VirtualLoop, pause, run_virtual, virtual
 
@@ -557,8 +560,7 @@ class Arguments(RegistryTestCase):
     def test_problems_are_told_of_arguments_only(self) -> None:
         """Who asks for them gets the plain answer where the arguments were fine."""
         answer = self.call(spec(Scripted("x"), permission="orders:read"), explain=True)
-
-        self.assertEqual(answer, failure("forbidden"))
+        self.assertEqual(answer, {**failure("forbidden"), "text": TEXTS["forbidden"]})
 
 
 class Permission(RegistryTestCase):
@@ -725,6 +727,47 @@ class Permission(RegistryTestCase):
                 self.assertEqual(self.run_virtual(call), failure("forbidden"))
             self.assertIn(word, log.output[0])
         self.assertEqual(len(handler.calls), 4)
+
+    def test_a_refusal_says_what_to_do_next(self) -> None:
+        """A fixed sentence for each code; a changed tool is to be searched again, unless it may not be seen."""
+        one = spec(Scripted("x"), permission="orders:read", parameters=None)
+        registry = registry_of(one)
+        loaded = registry.load(registry.search("orders.get", {"orders:read"}), {"orders:read"})[0]
+        registry.replace(dataclasses.replace(one, version="2"))
+
+        def text(name: str = one.name, **options: Any) -> Any:
+            return asyncio.run(registry.invoke(name, {"order_id": "A"}, explain=True, **options))["text"]
+
+        self.assertEqual(text(grants={"orders:read"}, loaded=loaded), STALE)
+        self.assertEqual(text(grants=(), loaded=loaded), TEXTS["forbidden"])
+        self.assertEqual(text("other"), TEXTS["unknown_tool"])
+        registry.replace(dataclasses.replace(one, permission=PUBLIC))
+        self.assertEqual(text(loaded=loaded), STALE)
+
+    def test_a_handler_may_say_why_it_failed(self) -> None:
+        """The text that its author chose goes the way of a result; a group of them too, and nothing else ever does."""
+        both = ExceptionGroup("hunter2", [ToolRefused("no a.txt"), ToolRefused("no b.txt")])
+        mixed = ExceptionGroup("hunter2", [ToolRefused("no a.txt"), KeyError("hunter2")])
+        cases: list[tuple[BaseException, str]] = [
+            (ToolRefused("no such file: a.txt"), "no such file: a.txt"),
+            (ToolRefused("bad password=hunter2 \ud800"), "bad password=[redacted] \ufffd"),
+            (ToolRefused("x" * 2000), cut_text("x" * 2000, 1000)),
+            (both, "no a.txt\nno b.txt"),
+            (mixed, TEXTS["tool_failure"]),
+            (ToolRefused(""), TEXTS["tool_failure"]),
+            (ToolRefused(7), TEXTS["tool_failure"]),  # type: ignore[arg-type]
+            (KeyError("hunter2"), TEXTS["tool_failure"]),
+        ]
+        for error, text in cases:
+            for effect in EFFECTS:
+                handler = Scripted(error)
+                answer = self.call(spec(handler, effect), explain=True, approved=True)
+                self.assertEqual(answer, {**failure("tool_failure"), "text": text})
+                self.assertEqual(len(handler.calls), 1)
+        broken: Any = cancelled_by_itself
+        answer = self.call(spec(Scripted(ToolRefused("x")), redact=broken), explain=True)
+        self.assertEqual(answer["text"], TEXTS["tool_failure"])
+        self.assertEqual(self.call(spec(Scripted(ToolRefused("x")))), failure("tool_failure"))
 
     def test_a_spec_that_is_replaced_while_somebody_approves_is_not_executed(self) -> None:
         """What was approved is not what would run; neither the old nor the new handler is called."""

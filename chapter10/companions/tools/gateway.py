@@ -21,8 +21,8 @@ What a user of this module may rely on
         valid: each call has one result, in the order of the calls, in the very next message.
     W3  The transcript only grows. What a request has sent is the beginning of the next one, byte for byte.
     W4  After an interruption nothing starts, and there is no further request until the user asks again.
-    W5  What a model reads of a failure is its code, a fixed text and the places of wrong arguments: no value,
-        and nothing of an exception.
+    W5  What a model reads of a failure is its code, a fixed text that says what to do next (or the text that the
+        handler chose, `ToolRefused`) and the places of wrong arguments: no value, and nothing of an exception.
     W6  Progress from a handler in a thread arrives before the result of its call, in its order, and never
         makes the handler wait. While the loop is busy the newest `KEEP_PROGRESS` reports of a call are kept.
     W7  One bad block ends nothing. A call whose id was used before gets a new one, a call that names no tool gets
@@ -62,9 +62,9 @@ from typing import Any, Final
 from chapter10.canonical import CanonicalError, CodedError, canonical
 from chapter10.catalog import BUDGET_BYTES, CatalogError, Grants
 from chapter10.companions.tools.executor import KEEP_PROGRESS, StreamingToolExecutor, ToolState, Update
-from chapter10.companions.tools.registry import ApprovalRequest, ToolRegistry, ToolSpec
+from chapter10.companions.tools.registry import ApprovalRequest, ToolRefused, ToolRegistry, ToolSpec
 from chapter10.companions.tools.result_budget import BudgetReport, Message, ResultBudget
-from chapter10.companions.tools.result_store import is_name
+from chapter10.companions.tools.result_store import BudgetError, is_name
 from chapter10.companions.tools.result_text import canonical_text
 from chapter10.companions.tools.tool_calls import (
     MAX_TEXT,
@@ -99,9 +99,10 @@ READ_TOOL: Final = "results.read"
 NEXT_STEPS: Final = {
     "left_out": "What is left out did not fit beside the others. Search for it by its name, with limit 1.",
     "too_large": "What is too large cannot be loaded here. Use another tool, or tell the user.",
+    "no_result": "No result is stored under this path. Take the path from the preview that names it.",
     "nothing": "Nothing was found. Search with other words: what the tool does, or its name.",
 }
-"""What a search says when it did not load all that it found, or found nothing."""
+"""What the model reads of a search that did not load all that it found, or found nothing, and of a wrong path."""
 MAX_MESSAGES: Final = 100_000
 """Messages of one conversation."""
 _READ_CHARS: Final = 100_000
@@ -391,7 +392,10 @@ class Gateway:
 
     def _read_spec(self) -> ToolSpec:
         async def read(path: str, start: int = 0, max_chars: int = _READ_CHARS) -> str:
-            return self._budget.store.read(path, int(start), int(max_chars))
+            try:
+                return self._budget.store.read(path, int(start), int(max_chars))
+            except BudgetError:
+                raise ToolRefused(NEXT_STEPS["no_result"]) from None
 
         return ToolSpec(
             READ_TOOL,
@@ -580,7 +584,7 @@ def answer_of(answer: Mapping[str, Any]) -> Any:
             data += f"\n[Cut: {len(data)} of {answer['original_length']} characters.]"
         return data
     code = answer["error"]
-    text = _failure_text(code, TEXTS[code], answer.get("problems"))
+    text = _failure_text(code, answer.get("text", TEXTS[code]), answer.get("problems"))
     return CallFailure(text, code, local=code != "tool_failure")
 
 

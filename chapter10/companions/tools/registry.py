@@ -41,8 +41,9 @@ Codes, each with its `retryable` (`RETRYABLE`)
     were lost                             failed / unknown
 
 A success is `{"ok": True, "data": text}`; when the text was cut, also `truncated` and `original_length` in
-characters. A failure is `{"ok": False, "error": code, "retryable": bool}` and nothing else, unless the
-caller asks for `problems` (`explain=True`): where the arguments break the schema, without their values.
+characters. A failure is `{"ok": False, "error": code, "retryable": bool}` and nothing else, unless the caller asks
+for more (`explain=True`): a `text` that says what to do next, which is fixed (`TEXTS`, `STALE`) or the one that a
+handler chose (`ToolRefused`), and `problems`: where the arguments break the schema, without their values.
 How a value becomes text stands in `result_text`; how a handler is stopped stands in `attempt`.
 
 Two gateways, two words: the catalog says `denied` or `stale_definition`, this registry says `forbidden` for
@@ -87,11 +88,14 @@ from chapter10.companions.tools.tool_spec import (
     MAX_TIMEOUT_SECONDS,
     PUBLIC,
     RETRYABLE,
+    STALE,
+    TEXTS,
     ApprovalRequest,
     CallContext,
     HandlerSignature,
     RegistryError,
     Status,
+    ToolRefused,
     ToolSpec,
     is_seconds,
 )
@@ -103,6 +107,7 @@ __all__ = [
     "CallContext",
     "RegistryError",
     "Status",
+    "ToolRefused",
     "ToolRegistry",
     "ToolSpec",
     "invoke_tool",
@@ -178,9 +183,10 @@ class _Entry:
 class _Refused(Exception):
     """Ends a call with a code on its way to the handler or back."""
 
-    def __init__(self, code: str, cause: BaseException | None = None) -> None:
+    def __init__(self, code: str, cause: BaseException | None = None, text: str | None = None) -> None:
         self.code = code
         self.cause = cause
+        self.text = text or TEXTS[code]
 
 
 class _Call:
@@ -360,7 +366,8 @@ class ToolRegistry:
         a function that reads them anew. `approved`: True, or a function that asks somebody. `loaded`: the
         definition that the model has, as `Catalog.load` gave it; a changed one is `forbidden`. `remaining`:
         seconds that the whole task has left. `key`: the business key of a write. `cut_off`: the model's answer
-        ended because its limit was hit, so that its last call is not to be trusted. `explain`: add `problems`.
+        ended because its limit was hit, so that its last call is not to be trusted. `explain`: add `text` and
+        `problems`.
         `progress`: hears what the handler reports, in the handler's thread (`companions.tools.gateway` has one for
         handlers in threads); it gets nothing from an attempt that was given up, and what it raises is logged.
         What it gets is redacted and cut like a result.
@@ -377,7 +384,7 @@ class ToolRegistry:
         entry = self._entries.get(name) if type(name) is str else None
         if entry is None:
             _log.info("no such tool")
-            return _failure("unknown_tool")
+            return {**_failure("unknown_tool"), **({"text": TEXTS["unknown_tool"]} if explain else {})}
         problems: list[Violation] = []
         try:
             read, problems = ({}, [_CUT_OFF]) if cut_off else _read_arguments(entry, arguments)
@@ -390,8 +397,10 @@ class ToolRegistry:
         except _Refused as refused:
             _log.warning("tool %s: %s", name, refused.code, exc_info=refused.cause)
             failure = _failure(refused.code)
-            if explain and problems:
-                failure["problems"] = [problem._asdict() for problem in problems]
+            if explain:
+                failure["text"] = refused.text
+                if problems:
+                    failure["problems"] = [problem._asdict() for problem in problems]
             return failure
 
     def _has(self, name: object) -> bool:
@@ -417,19 +426,18 @@ class ToolRegistry:
     def _authorize(self, call: _Call) -> None:
         """Refuse a call that may not run now, by the entry and the grants of this moment."""
         tool = call.entry.tool
-        if self._entries.get(tool.name) is not call.entry:
-            raise _Refused("forbidden", CatalogError("stale_definition"))
-        if tool.permission == PUBLIC and call.loaded is None:
-            return
-        granted = _granted(call.grants)
-        if tool.permission not in granted and tool.permission != PUBLIC:
-            raise _Refused("forbidden", CatalogError("denied"))
-        if call.loaded is not None:
-            try:
-                if self._catalog.authorize(call.loaded, granted | {PUBLIC}) != tool:
-                    raise CatalogError("stale_definition")
-            except CatalogError as error:
-                raise _Refused("forbidden", error) from None
+        granted = frozenset({PUBLIC})
+        if tool.permission != PUBLIC or call.loaded is not None:
+            granted |= _granted(call.grants)
+        try:
+            if tool.permission not in granted:
+                raise CatalogError("denied")
+            if self._entries.get(tool.name) is not call.entry:
+                raise CatalogError("stale_definition")
+            if call.loaded is not None and self._catalog.authorize(call.loaded, granted) != tool:
+                raise CatalogError("stale_definition")
+        except CatalogError as error:
+            raise _Refused("forbidden", error, STALE if error.code == "stale_definition" else None) from None
 
     async def _approve(self, call: _Call, approved: bool | Callable[[ApprovalRequest], Any]) -> None:
         spec = call.entry.spec
@@ -462,7 +470,7 @@ class ToolRegistry:
             codes = _codes_of(ending.error)
             code = min(codes) if len(codes) == 1 else "tool_failure"
             if code != "transient_failure" and (spec.effect == "read" or "transient_failure" not in codes):
-                raise _Refused(code, ending.error)
+                raise _Refused(code, ending.error, _chosen_text(spec, ending.error))
             if spec.effect != "read":  # and lost, at least a part of it: it may have been done
                 status = await self._status(call, ending)
                 if status.state == "done":
@@ -601,6 +609,18 @@ def _redacted(spec: ToolSpec, text: str) -> str:
     if type(text) is not str:
         raise TypeError("redact returned no text")
     return text
+
+
+def _chosen_text(spec: ToolSpec, error: BaseException) -> str | None:
+    """Return the text that a handler chose for its failure, through the door; None where it chose none."""
+    chosen = [leaf for leaf in leaves(error) if isinstance(leaf, ToolRefused) and type(leaf.text) is str]
+    if not chosen or len(chosen) < len(leaves(error)):
+        return None
+    try:
+        text = _redacted(spec, whole_characters("\n".join(leaf.text for leaf in chosen)))
+    except _ANY:
+        return None
+    return cut_text(text, spec.max_output_chars)
 
 
 def _shown(spec: ToolSpec, data: Any) -> Any:

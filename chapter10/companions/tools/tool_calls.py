@@ -27,12 +27,15 @@ from typing import Any, Final, Protocol
 from chapter10.canonical import CodedError
 from chapter10.companions.basics.tasks import leaves
 from chapter10.companions.schemas.strict_json import JsonError, copy_json, strict_json
-from chapter10.companions.tools.tool_spec import ANSWER_LOST
+from chapter10.companions.tools.redaction import redact_secrets
+from chapter10.companions.tools.result_text import cut_text, whole_characters
+from chapter10.companions.tools.tool_spec import ANSWER_LOST, ToolRefused
 
 __all__ = [
     "CALL_CANCELLED",
     "CAUSE_TEXTS",
     "FAILURE_TEXTS",
+    "MAX_REFUSAL",
     "MAX_TEXT",
     "PIPELINE_STEPS",
     "SIBLING_ERROR",
@@ -58,6 +61,9 @@ __all__ = [
 MAX_TEXT: Final = 200
 """Characters of a call id, a tool name or a description."""
 
+MAX_REFUSAL: Final = 2_000
+"""Characters of the text with which a tool refuses, where no spec sets another limit."""
+
 SIBLING_ERROR: Final = "sibling_error"
 USER_INTERRUPT: Final = "user_interrupt"
 STREAMING_FALLBACK: Final = "streaming_fallback"
@@ -77,13 +83,13 @@ _UNKNOWN: Final = " It had started and its outcome is unknown: check before doin
 
 FAILURE_TEXTS: Final = {
     "tool_failure": "The tool failed.",
-    "forbidden": "The call was refused.",
+    "forbidden": "The call was refused. Do not repeat it.",
     "transient_failure": "The tool took too long. It only reads and may be called again.",
     "outcome_unknown": "The tool took too long and its outcome is unknown: check before doing it again.",
-    "invalid_arguments": "The arguments are not a JSON object. The call was not executed.",
+    "invalid_arguments": "The arguments are not a JSON object. The call was not executed. Write them anew.",
 }
 """What the model reads when a call failed, by code."""
-_CUT_OFF_TEXT: Final = "The arguments were cut off. The call was not executed."
+_CUT_OFF_TEXT: Final = "The arguments were cut off. The call was not executed. Make it again, with shorter ones."
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,12 +309,16 @@ def invalid_arguments(cut_off: bool) -> CallFailure:
 
 
 def failure_of(error: BaseException, call: ToolCall) -> CallFailure:
-    """Map what a tool raised by its leaves, to a fixed text. The text of an exception never reaches the model.
+    """Map what a tool raised by its leaves, to a fixed text, or to the text that a tool chose (`ToolRefused`).
+
+    The text of any other exception never reaches the model.
 
     `TimeoutError` and `PermissionError` are both `OSError`s, so they are looked at by name. A
     `CancelledError` that nobody here asked for is a failure of the tool like any other.
     """
     codes = set()
+    if isinstance(error, ToolRefused) and type(error.text) is str:
+        return CallFailure(cut_text(redact_secrets(whole_characters(error.text)), MAX_REFUSAL))
     for leaf in leaves(error):
         if isinstance(leaf, PermissionError):
             codes.add("forbidden")

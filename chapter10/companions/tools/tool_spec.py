@@ -26,12 +26,14 @@ __all__ = [
     "MAX_TIMEOUT_SECONDS",
     "PUBLIC",
     "RETRYABLE",
+    "STALE",
     "TEXTS",
     "ApprovalRequest",
     "CallContext",
     "HandlerSignature",
     "RegistryError",
     "Status",
+    "ToolRefused",
     "ToolSpec",
     "is_seconds",
 ]
@@ -49,15 +51,17 @@ RETRYABLE: Final = {
 """Every code, and whether the same call may simply be made again."""
 CODES: Final = tuple(RETRYABLE)
 TEXTS: Final = {
-    "unknown_tool": "There is no tool of this name.",
-    "invalid_arguments": "The arguments do not fit this tool. It was not called.",
-    "forbidden": "This call is not permitted.",
-    "approval_required": "This call needs an approval. It was not made.",
+    "unknown_tool": "There is no tool of this name. Search for one that does it.",
+    "invalid_arguments": "The arguments do not fit this tool. It was not called. Correct them and call it again.",
+    "forbidden": "This call is not permitted. Do not repeat it: do without it, or tell the user.",
+    "approval_required": "This call needs an approval and has none. It was not made. Ask the user.",
     "transient_failure": "The tool cannot answer at the moment. The call may be made again.",
     "outcome_unknown": "It is not known whether the call took effect. Check before doing it again.",
-    "tool_failure": "The tool failed.",
+    "tool_failure": "The tool failed. Do not repeat the same call: change it, or do without it.",
 }
-"""The fixed text for each code, for whoever shows a model more than the code."""
+"""The fixed text for each code, with what to do next, for whoever shows a model more than the code."""
+STALE: Final = "This tool has changed since its definition was loaded. Search for it again, then call it as it is now."
+"""The text of a `forbidden` call whose definition is not the registered one any more."""
 ANSWER_LOST: Final = "The call was carried out. Its answer cannot be shown. Do not make it again."
 """What stands for the answer of a write that was done and returned what cannot be shown."""
 
@@ -88,6 +92,20 @@ class RegistryError(CodedError, ValueError):
         super().__init__(code)
         self.field = field
         self.reason = reason
+
+
+class ToolRefused(Exception):
+    """Raised by a handler that wants the model to know why it failed: `text` is shown, and nothing else ever is.
+
+    It goes the way of a result, so that it is redacted and cut. The code is `tool_failure`, and the call is not
+    repeated. A write raises it for what it has not done.
+    """
+
+    text: str
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.text = text
 
 
 @dataclass(frozen=True, slots=True)
