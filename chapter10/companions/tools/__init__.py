@@ -3,8 +3,8 @@
 `gateway` holds the conversation. While the model still answers, it takes each block that is complete; `tool_calls`
 makes a call of it and reads its arguments. `executor` decides which calls run together and which alone, and
 answers each one once. On its way every call passes `registry`: `tool_spec` says what the tool takes and who may
-call it, `attempt` gives the handler a place and some seconds and knows how it ended, `result_text` makes a text of
-what it returned and cuts it where it is safe, and `redaction` takes the secrets out before. `result_budget` decides how much of that text the next
+call it, `attempt` gives the handler a place and some seconds and knows how it ended, `returned` reads
+what it returned, `result_text` makes a text of it and cuts it where it is safe, and `redaction` takes the secrets out before. `result_budget` decides how much of that text the next
 request holds; what it leaves out lies whole in `result_store`. `transcript` says when the conversation that comes
 of it is valid.
 

@@ -294,6 +294,7 @@ class Gateway:
                 explain=True,
                 progress=reports,
                 on_start=note_start,
+                keep=lambda text: self._budget.store.save(text).path,
             )
         return answer_of(answer)
 

@@ -44,7 +44,7 @@ A success is `{"ok": True, "data": text}`; when the text was cut, also `truncate
 characters. A failure is `{"ok": False, "error": code, "retryable": bool}` and nothing else, unless the caller asks
 for more (`explain=True`): a `text` that says what to do next, which is fixed (`TEXTS`, `STALE`) or the one that a
 handler chose (`ToolRefused`), and `problems`: where the arguments break the schema, without their values.
-How a value becomes text stands in `result_text`; how a handler is stopped stands in `attempt`.
+How a value becomes text stands in `returned` and `result_text`; how a handler is stopped stands in `attempt`.
 
 Two gateways, two words: the catalog says `denied` or `stale_definition`, this registry says `forbidden` for
 both, and the log says which (X-15). The effect of the catalog is `read` or `write`; the class that decides
@@ -81,6 +81,7 @@ from chapter10.companions.schemas.schema import (
 )
 from chapter10.companions.tools.attempt import Ending, Places, Stop, is_async, run
 from chapter10.companions.tools.result_text import canonical_text, cut_text, result_text, whole_characters
+from chapter10.companions.tools.returned import Encode, Keep, json_value, server_answer
 from chapter10.companions.tools.tool_spec import (
     ANSWER_LOST,
     MAX_ATTEMPTS,
@@ -233,7 +234,7 @@ class ToolRegistry:
 
     `max_running`: handlers at once, also those that were given up and still run. `grace_seconds`: how long a
     handler that was told to stop is waited for. `delay(repetition)`: seconds before repetition 1, 2; `sleep`
-    waits for them. All may be left out.
+    waits for them. `encode`: makes JSON of what a handler returns and `returned` does not know. All may be left out.
     """
 
     def __init__(
@@ -243,7 +244,10 @@ class ToolRegistry:
         grace_seconds: float = GRACE_SECONDS,
         delay: Callable[[int], float] | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        encode: Encode | None = None,
     ) -> None:
+        if encode is not None and not callable(encode):
+            raise RegistryError("invalid_call", "encode", "not callable")
         if type(max_running) is not int or not 1 <= max_running <= 10_000:
             raise RegistryError("invalid_call", "max_running", "not an integer from 1 to 10000")
         if not is_seconds(grace_seconds):
@@ -256,6 +260,7 @@ class ToolRegistry:
         self._grace = float(grace_seconds)
         self._delay = delay
         self._sleep = sleep
+        self._encode = encode
 
     def register(self, spec: ToolSpec) -> None:
         """Add a tool. Raises `RegistryError`: `duplicate_tool` (the first one stays), `invalid_tool`.
@@ -359,6 +364,7 @@ class ToolRegistry:
         explain: bool = False,
         progress: Callable[[Any], None] | None = None,
         on_start: Callable[[], None] | None = None,
+        keep: Keep | None = None,
     ) -> dict[str, Any]:
         """Call a tool, and return what a model may see of it; see the top of this module.
 
@@ -372,13 +378,14 @@ class ToolRegistry:
         handlers in threads); it gets nothing from an attempt that was given up, and what it raises is logged.
         What it gets is redacted and cut like a result.
         `on_start`: called in the loop whenever the handler is; until then nothing can have happened.
+        `keep`: stores what a model cannot read of a server's result, such as an image, and returns its place.
 
         Raises `RegistryError` (`invalid_call`) for such an option of a wrong type and for a write that has no
         business key, neither from its spec nor from the caller; nothing is called then. `CancelledError` when the
         caller is cancelled, and whatever else is no `Exception`.
         Source: claims T6-005, T6-017 to T6-027, T6-035 to T6-041.
         """
-        _check_options(loaded, key, approved, remaining=remaining, progress=progress, on_start=on_start)
+        _check_options(loaded, key, approved, remaining=remaining, progress=progress, on_start=on_start, keep=keep)
         if type(cut_off) is not bool or type(explain) is not bool:
             raise RegistryError("invalid_call", "cut_off", "cut_off or explain is neither True nor False")
         entry = self._entries.get(name) if type(name) is str else None
@@ -393,7 +400,7 @@ class ToolRegistry:
             call = _Call(entry, read, grants, loaded, remaining, self._key_of(entry, read, key), progress, on_start)
             self._authorize(call)
             await self._approve(call, approved)
-            return self._success(entry, await self._perform(call))
+            return self._success(entry, await self._perform(call), keep)
         except _Refused as refused:
             _log.warning("tool %s: %s", name, refused.code, exc_info=refused.cause)
             failure = _failure(refused.code)
@@ -511,7 +518,7 @@ class ToolRegistry:
         stop = None
         if spec.context_argument is not None:
             stop = Stop()
-            report = _reporter(spec, call.progress, stop)
+            report = _reporter(spec, call.progress, stop, self._encode)
             arguments[spec.context_argument] = CallContext(spec.name, number, call.key, stop.is_set, report)
         try:
             return await run(
@@ -570,16 +577,19 @@ class ToolRegistry:
             return Status("unknown")
         return asked.value
 
-    def _success(self, entry: _Entry, value: Any) -> dict[str, Any]:
+    def _success(self, entry: _Entry, value: Any, keep: Keep | None) -> dict[str, Any]:
         """Make the answer of a handler that has returned (G10)."""
         spec = entry.spec
         try:
+            value, failed = server_answer(json_value(value, self._encode), keep)
             text = _redacted(spec, result_text(value))
         except _ANY as error:
             if spec.effect == "read":
                 raise _Refused("tool_failure", error) from None
             _log.warning("tool %s: it was done, and its answer cannot be shown", spec.name, exc_info=error)
             return {"ok": True, "data": ANSWER_LOST, "unreadable": True}
+        if failed:
+            raise _Refused("tool_failure", text=cut_text(text, spec.max_output_chars))
         if len(text) <= spec.max_output_chars:
             return {"ok": True, "data": text}
         return {
@@ -689,7 +699,9 @@ def _granted(grants: Grants | Callable[[], Grants]) -> frozenset[str]:
     return frozenset(held)
 
 
-def _reporter(spec: ToolSpec, progress: Callable[[Any], None] | None, stop: Stop) -> Callable[[Any], None]:
+def _reporter(
+    spec: ToolSpec, progress: Callable[[Any], None] | None, stop: Stop, encode: Encode | None
+) -> Callable[[Any], None]:
     """Return what a handler reports with: nothing of an attempt that is over gets through, and no error comes back.
 
     Who shows the progress is no part of the call.
@@ -702,7 +714,7 @@ def _reporter(spec: ToolSpec, progress: Callable[[Any], None] | None, stop: Stop
         if progress is None or stop.is_set():
             return
         try:
-            progress(_shown(spec, data))
+            progress(_shown(spec, json_value(data, encode)))
         except _ANY:
             failures += 1
             if failures == 1:  # a display that is gone fails every time

@@ -358,7 +358,7 @@ def _registry(_: Path) -> Iterator[Bench]:
         _verb(registry.remove, name="orders.third"),
         _verb(registry.get, name="orders.read"),
         _verb(registry.is_concurrency_safe, name="orders.read", arguments={"order": "a"}),
-        _waits(registry.invoke, **invoked, remaining=None, key=None, cut_off=False, explain=True, progress=None, on_start=None),
+        _waits(registry.invoke, **invoked, remaining=None, key=None, cut_off=False, explain=True, progress=None, on_start=None, keep=None),
         _verb(is_seconds, value=1.0),
         _verb(result_text, value={"a": [1, "x"]}, raises=(ValueError, TypeError)),
         _verb(is_empty, value=[]),
