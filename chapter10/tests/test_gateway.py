@@ -25,6 +25,7 @@ from chapter10.companions.tools.gateway import (
     ThreadProgress,
     answer_of,
 )
+from chapter10.companions.tools.provider_forms import fits
 from chapter10.companions.tools.registry import ApprovalRequest, CallContext, ToolRegistry, ToolSpec
 from chapter10.companions.tools.result_budget import ResultBudget, merge_messages
 from chapter10.companions.tools.result_store import ResultStore
@@ -206,6 +207,66 @@ class WhatReachesAHandler(GatewayTestCase):
                 (result,) = await self.play(gateway, call("c", "order_status"))
                 self.assertEqual(result.content, "order_status A")
 
+    async def test_names_are_as_providers_take_them_and_lead_back(self) -> None:
+        """Whatever a registered name looks like, its tool is offered, called and limited under one that fits."""
+        names = ["orders.get", "orders_get", "orders/get", "查询订单", "x" * 70 + "1", "x" * 70 + "2", "a b"]
+        for name in names:
+            self.tool(name, keywords=("all",), permission="public")
+        self.budget = ResultBudget(ResultStore(self.folder / "results"), tool_limits={"orders.get": 12_345})
+        gateway = self.gateway(definition_bytes=100_000)
+        gateway.ask("?")
+        (found,) = await self.play(gateway, search("c", "all", limit=20))
+        offered = [one["name"] for one in json.loads(found.content)["loaded"]]
+        self.assertTrue(all(map(fits, offered)), offered)
+        self.assertEqual((len(set(offered)), gateway.loaded), (len(names), sorted(names)))
+        await self.play(gateway, *(call(f"call{number}", name) for number, name in enumerate(offered)))
+        self.assertEqual(sorted(self.calls), sorted(f"{name} A" for name in names))
+        self.assertEqual(self.budget.threshold("orders_get"), 12_345)
+        self.send(gateway)
+        sent = {block["name"] for message in gateway.transcript for block in message["content"] if "name" in block}
+        self.assertTrue(all(map(fits, sent)), sent)
+
+    async def test_a_name_is_mapped_by_what_was_loaded_alone(self) -> None:
+        """A tool that this user may not see has no part in it; the registered name of a loaded tool is understood."""
+        self.tool("orders_get", permission="secret")
+        self.tool("orders.get")
+        gateway = await self.ready("orders")
+        results = await self.play(gateway, call("a", "orders.get"), call("b", "orders_get"), call("c", "orders/get"))
+        self.assertEqual([result.code for result in results], [None, None, "unknown_tool"])
+        self.assertEqual([result.name for result in results], ["orders_get"] * 3)
+        self.assertEqual(self.calls, ["orders.get A"] * 2)
+
+    async def test_the_request_has_a_form_for_each_provider(self) -> None:
+        """The tools that are always there, and those that were loaded, in the two common shapes."""
+        self.tool("orders.get")
+        gateway = await self.ready("orders")
+        request = gateway.request()
+        flat = request.tools_for("input_schema")
+        self.assertEqual([one["name"] for one in flat], [SEARCH_TOOL, READ_TOOL, "orders_get"])
+        self.assertEqual({tuple(sorted(one)) for one in flat}, {("description", "input_schema", "name")})
+        self.assertEqual(flat[2]["input_schema"], SCHEMA)
+        nested = request.tools_for("function", loaded=False)
+        self.assertEqual([one["function"]["name"] for one in nested], [SEARCH_TOOL, READ_TOOL])
+        self.assertEqual({one["type"] for one in nested}, {"function"})
+        self.assertEqual(nested[0]["function"]["parameters"], flat[0]["input_schema"])
+        with self.assertRaises(ValueError):
+            request.tools_for("other")  # type: ignore[arg-type]
+
+    async def test_the_two_tools_may_be_called_otherwise(self) -> None:
+        """By names that fit and that no registered tool has, so that none is hidden behind another."""
+        self.tool("orders.get")
+        self.tool("find_it")
+        gateway = self.gateway(search_tool="find", read_tool="read")
+        gateway.ask("?")
+        self.assertEqual([one["name"] for one in gateway.request().tools], ["find", "read"])
+        await self.play(gateway, call("a", "find", {"query": "orders"}))
+        self.assertEqual(gateway.loaded, ["orders.get"])
+        (result,) = await self.play(gateway, call("b", "find_it"))
+        self.assertIn("Find it with find.", result.content)
+        for options in ({"search_tool": "a.b"}, {"read_tool": SEARCH_TOOL}, {"search_tool": "find_it"}, {"read_tool": ""}):
+            with self.subTest(options=options), self.assertRaisesRegex(GatewayError, "^bad_input$"):
+                self.gateway(**options)
+
     async def test_what_the_grants_do_not_show_is_not_found(self) -> None:
         """A search shows nothing of a tool that this user may not see."""
         self.tool("orders.get")
@@ -294,7 +355,7 @@ class WhatReachesAHandler(GatewayTestCase):
         gateway.ask("?")
         (answer,) = await self.play(gateway, search("c1", "orders"))
         found = json.loads(answer.content)
-        self.assertEqual([one["name"] for one in found["loaded"]], ["orders.get0"])
+        self.assertEqual([one["name"] for one in found["loaded"]], ["orders_get0"])
         self.assertEqual([one["name"] for one in found["left_out"]], ["orders.get1", "orders.get2"])
         self.assertEqual((found["next"], set(found)), (NEXT_STEPS["left_out"], {"loaded", "left_out", "next"}))
         await self.play(gateway, search("c2", "orders", limit=1))
@@ -399,7 +460,7 @@ class WhatTheModelReads(GatewayTestCase):
         self.tool("files.move", silent, "reversible_write")
         gateway = await self.ready("files")
         (result,) = await self.play(gateway, call("c1", "files.move"))
-        self.assertEqual(result.content, "(files.move completed with no output)")
+        self.assertEqual(result.content, "(files_move completed with no output)")
 
     async def test_a_large_result_is_stored_and_read_back_whole(self) -> None:
         """The preview names a path; the tool that reads it is never replaced itself. Claims: C8-047, C8-049, C8-077."""
@@ -817,7 +878,7 @@ class HowATurnEnds(GatewayTestCase):
         gateway = await self.ready("orders")
         thought = {"type": "thinking", "thinking": "hm", "signature": "s"}
         quoted = {**text("It is."), "citations": [{"url": "x"}]}
-        signed = {**call("a"), "thought_signature": "t"}
+        signed = {**call("a", "orders_get"), "thought_signature": "t"}
         await self.play(gateway, thought, quoted, signed)
         self.assertEqual(gateway.transcript[-2]["content"], [thought, quoted, signed])
         self.send(gateway)

@@ -28,7 +28,8 @@ What a user of this module may rely on
     W7  One bad block ends nothing. A call whose id was used before gets a new one, a call that names no tool gets
         its answer, and the others run; a block of another kind is kept as it came; what cannot be sent is left out.
 
-The model sees two tools always, `tools.search` and `results.read`; all others it finds. The definitions that
+The model sees two tools always, one that searches and one that reads results; all others it finds. Names are as
+providers take them: `orders.get` is called `orders_get`, and a name that was mapped leads back to its tool. The definitions that
 a search loads stand in its result and not in the list of tools, because that list is the head of every
 request: a tool added to it would change all the bytes that follow. They are never cut and never replaced; of what
 does not fit into one search the best comes first, and the rest is named with what to do.
@@ -55,13 +56,14 @@ import threading
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Collection, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Final
 
 from chapter10.canonical import CanonicalError, CodedError, canonical
 from chapter10.catalog import BUDGET_BYTES, CatalogError, Grants
 from chapter10.companions.tools.executor import KEEP_PROGRESS, StreamingToolExecutor, ToolState, Update
+from chapter10.companions.tools.provider_forms import Shape, fits, provider_name, tools_for
 from chapter10.companions.tools.registry import ApprovalRequest, ToolRefused, ToolRegistry, ToolSpec
 from chapter10.companions.tools.result_budget import BudgetReport, Message, ResultBudget
 from chapter10.companions.tools.result_store import BudgetError, is_name
@@ -94,8 +96,9 @@ __all__ = [
     "answer_of",
 ]
 
-SEARCH_TOOL: Final = "tools.search"
-READ_TOOL: Final = "results.read"
+SEARCH_TOOL: Final = "tools_search"
+READ_TOOL: Final = "results_read"
+"""How the two tools are called that the model always has, unless the gateway is told otherwise."""
 NEXT_STEPS: Final = {
     "left_out": "What is left out did not fit beside the others. Search for it by its name, with limit 1.",
     "too_large": "What is too large cannot be loaded here. Use another tool, or tell the user.",
@@ -112,7 +115,7 @@ _STREAM_GRACE_SECONDS: Final = 5.0
 NO_NAME: Final = "unknown"
 """Stands in the transcript for a name that no tool can have."""
 _log: Final = logging.getLogger(__name__)
-_NOT_LOADED: Final = f"No tool of this name is loaded. Find it with {SEARCH_TOOL}. The call was not made."
+_NOT_LOADED: Final = "No tool of this name is loaded. Find it with {}. The call was not made."
 
 _SEARCH_PARAMETERS: Final = {
     "type": "object",
@@ -153,11 +156,23 @@ class GatewayError(CodedError, ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is sent to the model: the tools that it always has, and the messages within their budget."""
+    """What is sent to the model: the tools that it always has, and the messages within their budget.
+
+    `loaded`: the definitions that searches have loaded so far, under the names by which the model calls them.
+    """
 
     tools: list[dict[str, Any]]
     messages: list[Message]
     report: BudgetReport
+    loaded: list[dict[str, Any]] = field(default_factory=list)
+
+    def tools_for(self, shape: Shape, *, loaded: bool = True) -> list[dict[str, Any]]:
+        """Return the tools as a provider takes them; see `provider_forms`.
+
+        A provider that lets a model call only what it was told of needs the loaded ones too: then the head of the
+        request changes with each load. Raises `ValueError` for another shape.
+        """
+        return tools_for([*self.tools, *(self.loaded if loaded else ())], shape)
 
 
 class Gateway:
@@ -167,7 +182,8 @@ class Gateway:
     asks somebody about an irreversible write; without it such a call is answered `approval_required`.
     `shell`: names of tools whose failure ends the other calls of the same answer. `remaining`: seconds that
     the whole task has left. `limit`: safe calls at once. `definition_bytes`: budget of one search.
-    `observe(call_id, state)`: hears what becomes of each call. A model gives no business keys, so each write in the
+    `observe(call_id, state)`: hears what becomes of each call. `search_tool`, `read_tool`: the names of the two tools
+    that are always there. A model gives no business keys, so each write in the
     registry makes its own (`ToolSpec.idempotency_key`). Raises `GatewayError` (`bad_input`).
     """
 
@@ -183,7 +199,12 @@ class Gateway:
         limit: int = 10,
         definition_bytes: int = BUDGET_BYTES,
         observe: Callable[[str, ToolState], None] | None = None,
+        search_tool: str = SEARCH_TOOL,
+        read_tool: str = READ_TOOL,
     ) -> None:
+        names = (search_tool, read_tool)
+        if not all(map(fits, names)) or search_tool == read_tool or any(map(registry.get, names)):
+            raise GatewayError("bad_input", "two names of tools that no other tool has, as providers take them")
         if isinstance(shell, str):
             raise GatewayError("bad_input", "shell is a collection of names")
         for name in sorted(registry.catalog().tools):
@@ -199,13 +220,15 @@ class Gateway:
         self._limit = limit
         self._definition_bytes = definition_bytes
         self._observe = observe
+        self._search_tool, self._read_tool = names
         self._resident = ToolRegistry()
         for spec in (self._search_spec(), self._read_spec()):
             self._resident.register(spec)
             budget.exempt(spec.name)
         tools = self._resident.catalog().tools
-        self._tools = [tools[name].definition() for name in (SEARCH_TOOL, READ_TOOL)]
-        self._loaded: dict[str, dict[str, Any]] = {}
+        self._tools = [tools[name].definition() for name in names]
+        self._loaded: dict[str, dict[str, Any]] = {}  # by the name by which the model calls it
+        self._called: dict[str, str] = {}  # how the model calls a registered name
         self._transcript: list[Message] = []
         self._call_ids: set[str] = set()
         self._repeats: dict[str, int] = {}
@@ -236,7 +259,8 @@ class Gateway:
         """
         self._refuse_to_go_on()
         messages, report = self._budget.apply(self._transcript)
-        return Request(copy.deepcopy(self._tools), messages, report)
+        loaded = [{**definition, "name": name} for name, definition in self._loaded.items()]
+        return Request(copy.deepcopy(self._tools), messages, report, copy.deepcopy(loaded))
 
     def turn(self, answer: AsyncIterable[Mapping[str, Any]]) -> Turn:
         """Return the turn in which the calls of one model answer run; see `Turn`.
@@ -266,8 +290,8 @@ class Gateway:
 
     @property
     def loaded(self) -> list[str]:
-        """The names of the tools whose definition the model has."""
-        return sorted(self._loaded)
+        """The names of the tools whose definition the model has, as they are registered."""
+        return sorted(self._called)
 
     # -- One call --------------------------------------------------------------------------------------
 
@@ -279,13 +303,13 @@ class Gateway:
         def note_start() -> None:
             progress.called = True
 
-        if call.name in (SEARCH_TOOL, READ_TOOL):
+        if call.name in (self._search_tool, self._read_tool) and call.call_id not in self._nameless:
             answer = await self._resident.invoke(call.name, call.arguments, explain=True, on_start=note_start)
         elif call.call_id in self._nameless or call.name not in self._loaded:
-            return CallFailure(_failure_text("unknown_tool", _NOT_LOADED), "unknown_tool", local=True)
+            return CallFailure(_failure_text("unknown_tool", _NOT_LOADED.format(self._search_tool)), "unknown_tool", local=True)
         else:
             answer = await self._registry.invoke(
-                call.name,
+                self._loaded[call.name]["name"],
                 call.arguments,
                 grants=self._grants,
                 approved=self._approve,
@@ -300,8 +324,19 @@ class Gateway:
 
     def is_safe(self, call: ToolCall, arguments: Any) -> bool:
         """Whether a call may run beside others, from its parsed arguments."""
-        registry = self._resident if call.name in (SEARCH_TOOL, READ_TOOL) else self._registry
-        return registry.is_concurrency_safe(call.name, arguments)
+        if call.name in (self._search_tool, self._read_tool):
+            return self._resident.is_concurrency_safe(call.name, arguments)
+        return self._registry.is_concurrency_safe(self._registered(call.name), arguments)
+
+    def _registered(self, name: str) -> str:
+        return str(self._loaded[name]["name"]) if name in self._loaded else name
+
+    def _call_name(self, name: str) -> str:
+        """Return how the model calls a registered tool from now on; what it may not see has no part in it."""
+        if name not in self._called:
+            self._called[name] = provider_name(name, {self._search_tool, self._read_tool, *self._loaded})
+            self._budget.same_limits(self._called[name], name)
+        return self._called[name]
 
     def _executor(self) -> StreamingToolExecutor:
         return StreamingToolExecutor(
@@ -319,13 +354,17 @@ class Gateway:
     def _call(self, block: Mapping[str, Any]) -> ToolCall:
         """Make the call of a `tool_use` block. One that names no tool, or no id of its own, is a call as well (W7)."""
         call_id, name = self._free_id(block.get("id")), block.get("name")
-        if not is_name(name):
+        if isinstance(name, str) and name not in self._loaded:
+            name = self._called.get(name, name)  # a model may use the registered name of what it has loaded
+        registered = self._registered(name) if isinstance(name, str) else ""
+        if not fits(name):
             self._nameless.add(call_id)
-            name = NO_NAME
-        spec = self._registry.get(name)
-        read_only = name in (SEARCH_TOOL, READ_TOOL) or (spec is not None and spec.effect == "read")
+            name = provider_name(name) if is_name(name) and isinstance(name, str) else NO_NAME
+        assert isinstance(name, str)
+        spec = self._registry.get(registered)
+        read_only = name in (self._search_tool, self._read_tool) or (spec is not None and spec.effect == "read")
         arguments, cut_off = block.get("input", {}), block.get("cut_off", False) is not False
-        return ToolCall(call_id, name, arguments, cut_off, cancels_siblings=name in self._shell, read_only=read_only)
+        return ToolCall(call_id, name, arguments, cut_off, cancels_siblings=registered in self._shell, read_only=read_only)
 
     def _free_id(self, given: object) -> str:
         """Return the id that a call has here: its own, or one made from it where that is none or was used before."""
@@ -345,8 +384,12 @@ class Gateway:
             grants = self._grants() if callable(self._grants) else self._grants
             hits = self._registry.search(query, grants, int(limit))
             definitions, left_out, too_large = self._load_what_fits(hits, grants)
-            self._loaded.update({definition["name"]: definition for definition in definitions})
-            answer: dict[str, Any] = {"loaded": definitions}
+            shown = []
+            for definition in definitions:
+                name = self._call_name(definition["name"])
+                self._loaded[name] = definition
+                shown.append({**definition, "name": name})
+            answer: dict[str, Any] = {"loaded": shown}
             for case, cards in (("left_out", left_out), ("too_large", too_large)):
                 if cards:
                     answer[case] = [{"name": card["name"], "description": card["description"]} for card in cards]
@@ -356,7 +399,7 @@ class Gateway:
             return {**answer, "next": " ".join(steps)} if steps else answer
 
         return ToolSpec(
-            SEARCH_TOOL,
+            self._search_tool,
             "Find tools by words and load the definitions of the best ones.",
             "read",
             timeout_seconds=10,
@@ -399,7 +442,7 @@ class Gateway:
                 raise ToolRefused(NEXT_STEPS["no_result"]) from None
 
         return ToolSpec(
-            READ_TOOL,
+            self._read_tool,
             "Read a stored result, or a part of it, by the path that its preview names.",
             "read",
             timeout_seconds=60,

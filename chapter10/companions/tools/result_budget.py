@@ -364,6 +364,13 @@ class ResultBudget:
         check_name(tool_name)
         self._tool_limits[tool_name] = math.inf
 
+    def same_limits(self, name: str, tool_name: str) -> None:
+        """Give another name of a tool the limits of the tool; for whoever has to write names in another way."""
+        check_name(name)
+        for limits in (self._tool_limits, self._overrides):
+            if tool_name in limits:
+                limits[name] = limits[tool_name]
+
     def shape_result(self, call_id: str, tool_name: str, content: object, *, is_error: bool = False) -> ShapedResult:
         """Make one result visible and, if it is over its tool's threshold, replace it by a preview.
 
