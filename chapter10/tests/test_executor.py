@@ -905,7 +905,10 @@ class Handing(ExecutorTestCase):
         await self.stage.end("done", "receipt")
         (result,) = await executor.results()
         self.assertEqual((result.is_error, result.code, result.content), (False, None, ANSWER_LOST))
-        failures: list[tuple[Any, Any]] = [("no " * 1000, ("no " * 1000)[:MAX_UNSHAPED_CHARS]), ([1], "The tool failed.")]
+        failures: list[tuple[Any, Any]] = [
+            ("no " * 1000, ("no " * 1000)[:MAX_UNSHAPED_CHARS]),
+            ([1], "The tool failed."),
+        ]
         for given, content in failures:
             self.stage = Stage()
             executor = await self.running(unsafe("refused"), shape_result=shape)

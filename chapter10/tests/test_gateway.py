@@ -263,7 +263,12 @@ class WhatReachesAHandler(GatewayTestCase):
         self.assertEqual(gateway.loaded, ["orders.get"])
         (result,) = await self.play(gateway, call("b", "find_it"))
         self.assertIn("Find it with find.", result.content)
-        for options in ({"search_tool": "a.b"}, {"read_tool": SEARCH_TOOL}, {"search_tool": "find_it"}, {"read_tool": ""}):
+        for options in (
+            {"search_tool": "a.b"},
+            {"read_tool": SEARCH_TOOL},
+            {"search_tool": "find_it"},
+            {"read_tool": ""},
+        ):
             with self.subTest(options=options), self.assertRaisesRegex(GatewayError, "^bad_input$"):
                 self.gateway(**options)
 
@@ -832,12 +837,14 @@ class HowATurnEnds(GatewayTestCase):
         self.tool("orders.get")
         unknown = "unknown_tool"
         cases: list[tuple[Any, str | None]] = [
-            (None, None), ("x", None), ({}, None), ({"type": 7}, None), ({"type": ""}, None), (text("x") | {"text": 1}, None),
+            (None, None), ("x", None), ({}, None), ({"type": 7}, None), ({"type": ""}, None),
+            (text("x") | {"text": 1}, None),
             ({"type": "tool_result", "tool_use_id": "a", "content": "mine"}, None), ({"type": "odd", "x": b"y"}, None),
             (call("s"), ""), (call("good"), ""), (call(""), ""), (call("x" * 201), ""), (call("\ud800"), ""),
             ({"type": "tool_use", "name": "orders.get", "input": {"order_id": "A"}}, ""), (call(None), ""),  # type: ignore[arg-type]
             (call("n", ""), unknown), (call("n", "x" * 201), unknown), (call("n", None), unknown),  # type: ignore[arg-type]
-            (call("n", "a\0b"), unknown), ({"type": "tool_use"}, unknown), (call("n", cut_off="yes"), "invalid_arguments"),
+            (call("n", "a\0b"), unknown), ({"type": "tool_use"}, unknown),
+            (call("n", cut_off="yes"), "invalid_arguments"),
             ({**call("n"), "odd": b"y"}, ""),
         ]  # fmt: skip
         for wrong, code in cases:

@@ -33,9 +33,10 @@ from chapter10.companions.tools.registry import (
     ToolSpec,
     invoke_tool,
 )
+from chapter10.companions.tools.result_text import cut_text
 from chapter10.companions.tools.tool_spec import (
-    CODES,
     ANSWER_LOST,
+    CODES,
     EFFECTS,
     MAX_ATTEMPTS,
     MAX_KEY,
@@ -46,7 +47,6 @@ from chapter10.companions.tools.tool_spec import (
     STALE,
     TEXTS,
 )
-from chapter10.companions.tools.result_text import cut_text
 from chapter10.tests.syntax import nodes, python_files
 from chapter10.tests.virtual_time import VirtualLoop, pause, run_virtual, virtual
 
@@ -1249,7 +1249,7 @@ class Failures(RegistryTestCase):
             spec(Scripted(ConnectionError()), "reversible_write", name="asks", status_query=cancelled_by_itself),
         )
 
-        async def all_of_them() -> list[Any]:
+        async def all_of_them() -> Any:
             orders = [registry.invoke("orders.get", {"order_id": way}) for way in ("task", "group", "raise")]
             names = [registry.invoke(name, {"order_id": "A"}) for name in ("thread", "good", "asks")]
             return await asyncio.gather(*orders, *names)
@@ -1401,7 +1401,7 @@ class Results(RegistryTestCase):
         """
         done = {"ok": True, "data": ANSWER_LOST, "unreadable": True}
         broken: list[Callable[[str], Any]] = [lambda text: None, lambda text: text[10_000], cancelled_by_itself]
-        cases = [(value, {}) for value in ({"mean": float("nan")}, object())]
+        cases: list[tuple[Any, dict[str, Any]]] = [(value, {}) for value in ({"mean": float("nan")}, object())]
         cases += [("fine", {"redact": redact}) for redact in broken]
         for value, options in cases:
             for effect in EFFECTS:
@@ -1605,13 +1605,13 @@ class Time(RegistryTestCase):
             return "x"
 
         lost = Scripted(ConnectionError(), "x")
-        for one, options, times in (
-            (spec(lost), {}, 2),
-            (spec(plain, parameters=None), {}, 1),
-            (spec(plain, permission="orders:read", parameters=None), {}, 0),
+        for one, times in (
+            (spec(lost), 2),
+            (spec(plain, parameters=None), 1),
+            (spec(plain, permission="orders:read", parameters=None), 0),
         ):
             heard: list[int] = []
-            self.call(one, on_start=lambda heard=heard: heard.append(1), **options)
+            self.call(one, on_start=lambda heard=heard: heard.append(1))
             self.assertEqual(len(heard), times)
 
     @virtual
@@ -1631,9 +1631,6 @@ class Time(RegistryTestCase):
     def test_who_hears_the_progress_never_touches_the_call(self) -> None:
         """What a display raises is logged, once for each attempt; the handler runs once and its answer stays."""
 
-        def gone(data: Any) -> None:
-            raise error
-
         async def talks(order_id: str, call: CallContext) -> str:
             ran.append(order_id)
             call.progress("half")
@@ -1643,6 +1640,7 @@ class Time(RegistryTestCase):
         for effect in EFFECTS:
             for error in (ValueError(), BrokenPipeError(), asyncio.CancelledError()):
                 ran: list[str] = []
+                gone = mock.Mock(side_effect=error)
                 one = spec(talks, effect, parameters=None, context_argument="call")
                 logging.disable(logging.NOTSET)
                 with self.assertLogs(LOG, logging.WARNING) as log:

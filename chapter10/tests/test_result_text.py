@@ -110,7 +110,12 @@ class Cut(unittest.TestCase):
         """A skin tone, a joiner, a variation selector or an accent stays with what it belongs to, on both sides."""
         whole = cut_text("x" * 10_000, 1_000)
         head, tail = whole.index("\n"), len(whole) - whole.rindex("\n") - 1
-        for cluster in ("\U0001f44d\U0001f3fd", "e\u0301", "\u2764\ufe0f", "\U0001f468\u200d\U0001f469\u200d\U0001f467"):
+        for cluster in (
+            "\U0001f44d\U0001f3fd",
+            "e\u0301",
+            "\u2764\ufe0f",
+            "\U0001f468\u200d\U0001f469\u200d\U0001f467",
+        ):
             for inside in range(1, len(cluster)):
                 text = "x" * (head - inside) + cluster
                 text += "y" * (10_000 - len(text) - tail - inside) + cluster
@@ -138,7 +143,9 @@ class Cut(unittest.TestCase):
                 tail = cut_text(text, 400, is_json=True).rpartition("\n")[2]
                 with self.subTest(unit=unit, before=before):
                     self.assertTrue(text.endswith(tail))
-                    self.assertEqual(json.loads('"' + tail), json.loads('"' + unit * 2_000 + '"')[-len(json.loads('"' + tail)) :])
+                    self.assertEqual(
+                        json.loads('"' + tail), json.loads('"' + unit * 2_000 + '"')[-len(json.loads('"' + tail)) :]
+                    )
 
     def test_json_is_never_cut_inside_an_escape(self) -> None:
         """At every length, what is left of a string ends with whole escapes."""

@@ -8,7 +8,7 @@ import logging
 import unittest
 from collections import Counter, OrderedDict
 from dataclasses import dataclass
-from datetime import date, datetime, time, timezone
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from pathlib import PurePosixPath
 from typing import Any
@@ -25,7 +25,7 @@ class Colour(enum.Enum):
     RED = (1, 2)
 
 
-class Name(str, enum.Enum):
+class Name(enum.StrEnum):
     """Whose value is a text, and which is one."""
 
     A = "a"
@@ -53,11 +53,14 @@ class Values(unittest.TestCase):
         table: list[tuple[Any, Any]] = [
             ((1, (2,)), [1, [2]]), ({3, 1, 2}, [1, 2, 3]), (frozenset("ba"), ["a", "b"]), ({"a": (1,)}, {"a": [1]}),
             (Counter("ab"), {"a": 1, "b": 1}), (OrderedDict(a=1), {"a": 1}), ({1: "a"}, {"1": "a"}),
-            (Colour.RED, [1, 2]), (Name.A, "a"), (Number.ONE, 1), ({Name.A: 1}, {"a": 1}), (type("F", (float,), {})(1.5), 1.5),
-            (Decimal("1.50"), "1.50"), (UUID(int=0), "00000000-0000-0000-0000-000000000000"), (date(2026, 9, 7), "2026-09-07"),
-            (datetime(2026, 9, 7, 1, tzinfo=timezone.utc), "2026-09-07T01:00:00+00:00"), (time(1, 2), "01:02:00"),
+            (Colour.RED, [1, 2]), (Name.A, "a"), (Number.ONE, 1), ({Name.A: 1}, {"a": 1}),
+            (type("F", (float,), {})(1.5), 1.5),
+            (Decimal("1.50"), "1.50"), (UUID(int=0), "00000000-0000-0000-0000-000000000000"),
+            (date(2026, 9, 7), "2026-09-07"),
+            (datetime(2026, 9, 7, 1, tzinfo=UTC), "2026-09-07T01:00:00+00:00"), (time(1, 2), "01:02:00"),
             (PurePosixPath("a/b"), "a/b"), (b"caf\xc3\xa9", "caf\u00e9"), (bytearray(b"x"), "x"),
-            (Order(1, Order(2)), {"number": 1, "inner": {"number": 2, "inner": None}}), ({date(2026, 9, 7): 1}, {"2026-09-07": 1}),
+            (Order(1, Order(2)), {"number": 1, "inner": {"number": 2, "inner": None}}),
+            ({date(2026, 9, 7): 1}, {"2026-09-07": 1}),
         ]  # fmt: skip
         for value, expected in table:
             with self.subTest(value=value):
@@ -107,7 +110,8 @@ class Servers(unittest.TestCase):
         line = 'line 1\nsays "hi"'
         same = {"content": [text('{"a": 1}')], "structuredContent": {"a": 1}}
         table: list[tuple[Any, Any]] = [
-            ([text(line)], line), ({"content": [text(line), text("2")]}, line + "\n2"), ({"content": [], "_meta": {}}, ""),
+            ([text(line)], line), ({"content": [text(line), text("2")]}, line + "\n2"),
+            ({"content": [], "_meta": {}}, ""),
             (same, {"a": 1}), ({"content": [text("one")], "structuredContent": {"a": 1}}, 'one\n{"a":1}'),
             ({"content": [{"type": "resource_link", "uri": "file:///a", "name": "a"}]}, "[resource_link file:///a a]"),
             ([{"type": "resource", "resource": {"uri": "file:///a", "text": "x"}}], "[resource file:///a]\nx"),
@@ -122,7 +126,8 @@ class Servers(unittest.TestCase):
         """Other keys, other blocks, another type of content: data of the tool's own."""
         others: list[Any] = [
             {"content": "x"}, {"content": [text("x")], "total": 1}, [{"type": "row", "text": "x"}], [text("x"), 1], [],
-            [{"type": "text"}], [{"type": "image"}], [{"type": "resource", "resource": {}}], [{"type": "resource_link"}], 7,
+            [{"type": "text"}], [{"type": "image"}], [{"type": "resource", "resource": {}}],
+            [{"type": "resource_link"}], 7,
         ]  # fmt: skip
         for value in others:
             with self.subTest(value=value):

@@ -175,9 +175,10 @@ async def run(
 ) -> Ending:
     """Call `handler(**arguments)` for at most `seconds`, which are more than zero, and return its `Ending`.
 
-    `on_start` is called in the loop when the handler is, and not at all if a cancel comes before that. `on_end` is called once, when the handler has really ended, from whatever thread that happens in. `stop`
-    is what a handler in a thread looks at; with it, and for a coroutine, an end is waited for during the grace.
-    Raises `CancelledError` when the caller is cancelled, after the same grace; what the handler raises, a
+    `on_start` is called in the loop when the handler is, and not at all if a cancel comes before that. `on_end`
+    is called once, when the handler has really ended, from whatever thread that happens in. `stop`  is what a
+    handler in a thread looks at; with it, and for a coroutine, an end is waited for during the grace.  Raises
+    `CancelledError` when the caller is cancelled, after the same grace; what the handler raises, a
     `CancelledError` of its own included, is in the ending.
     """
     if not asynchronous:

@@ -29,10 +29,10 @@ What a user of this module may rely on
         its answer, and the others run; a block of another kind is kept as it came; what cannot be sent is left out.
 
 The model sees two tools always, one that searches and one that reads results; all others it finds. Names are as
-providers take them: `orders.get` is called `orders_get`, and a name that was mapped leads back to its tool. The definitions that
-a search loads stand in its result and not in the list of tools, because that list is the head of every
-request: a tool added to it would change all the bytes that follow. They are never cut and never replaced; of what
-does not fit into one search the best comes first, and the rest is named with what to do.
+providers take them: `orders.get` is called `orders_get`, and a name that was mapped leads back to its tool. The
+definitions that a search loads stand in its result and not in the list of tools, because that list is the head of
+every request: a tool added to it would change all the bytes that follow. They are never cut and never replaced; of
+what does not fit into one search the best comes first, and the rest is named with what to do.
 
 An answer that breaks off on its way (its stream raises) keeps the calls that had come, each with its answer,
 since some may have had their effect; without any call nothing of it is kept. Its error is raised at the end
@@ -306,7 +306,9 @@ class Gateway:
         if call.name in (self._search_tool, self._read_tool) and call.call_id not in self._nameless:
             answer = await self._resident.invoke(call.name, call.arguments, explain=True, on_start=note_start)
         elif call.call_id in self._nameless or call.name not in self._loaded:
-            return CallFailure(_failure_text("unknown_tool", _NOT_LOADED.format(self._search_tool)), "unknown_tool", local=True)
+            return CallFailure(
+                _failure_text("unknown_tool", _NOT_LOADED.format(self._search_tool)), "unknown_tool", local=True
+            )
         else:
             answer = await self._registry.invoke(
                 self._loaded[call.name]["name"],
@@ -364,7 +366,9 @@ class Gateway:
         spec = self._registry.get(registered)
         read_only = name in (self._search_tool, self._read_tool) or (spec is not None and spec.effect == "read")
         arguments, cut_off = block.get("input", {}), block.get("cut_off", False) is not False
-        return ToolCall(call_id, name, arguments, cut_off, cancels_siblings=registered in self._shell, read_only=read_only)
+        return ToolCall(
+            call_id, name, arguments, cut_off, cancels_siblings=registered in self._shell, read_only=read_only
+        )
 
     def _free_id(self, given: object) -> str:
         """Return the id that a call has here: its own, or one made from it where that is none or was used before."""
@@ -656,7 +660,9 @@ def _kept(block: object) -> Message:
     """
     given = dict(block) if isinstance(block, Mapping) else {}
     kind = given.get("type")
-    read_later = {key: given.pop(key) for key in ("id", "name", "input", "cut_off") if kind == "tool_use" and key in given}
+    read_later = {
+        key: given.pop(key) for key in ("id", "name", "input", "cut_off") if kind == "tool_use" and key in given
+    }
     try:
         kept: Message = json.loads(canonical_text(given))
     except CanonicalError:

@@ -74,12 +74,15 @@ _FORMS: Final = tuple(
         ("AGE-SECRET-KEY-1", r"AGE-SECRET-KEY-1[A-Z0-9]{50,64}"),
         ("eyJ", r"eyJ[A-Za-z0-9_-]{8,500}\.[A-Za-z0-9_-]{8,8000}\.[A-Za-z0-9_-]{0,1000}"),
     )
-) + (([":AA"], re.compile(r"(?<=\d):AA[A-Za-z0-9_-]{33}(?![A-Za-z0-9_])", re.ASCII)),)
+)
+_BOT: Final = re.compile(r"(?<=\d):AA[A-Za-z0-9_-]{33}(?![A-Za-z0-9_])", re.ASCII)
 """S1: what the beginning of a key is, and its whole form. Every part is bounded."""
 
 _FRAME: Final = re.compile(r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
 _ADDRESS: Final = re.compile(r"://[^/\s:@]{0,200}:([^/\s@]{1,200})@")
-_SCHEME: Final = re.compile(r"(?i:bearer|basic)\s{1,9}(?=[A-Za-z._~+/-]{0,60}[0-9=])[A-Za-z0-9._~+/=-]{8,4000}", re.ASCII)
+_SCHEME: Final = re.compile(
+    r"(?i:bearer|basic)\s{1,9}(?=[A-Za-z._~+/-]{0,60}[0-9=])[A-Za-z0-9._~+/=-]{8,4000}", re.ASCII
+)
 _HEADER: Final = re.compile(r"(?i:bearer|basic|token|digest|negotiate|apikey)\s{1,9}[^\s\"'\\]{1,8000}")
 
 _BEHIND: Final = re.compile(r"(\\*[\"'])?[ \t]{0,9}(?:=>|:=|[:=])[ \t]{0,9}")
@@ -87,16 +90,32 @@ _BEHIND: Final = re.compile(r"(\\*[\"'])?[ \t]{0,9}(?:=>|:=|[:=])[ \t]{0,9}")
 _ESCAPED: Final = re.compile(r"\\+\"((?:[^\\]|\\++(?!\"))*+)")
 _QUOTED: Final = (re.compile(r"\"((?:[^\"\\\n]|\\.)*+)"), re.compile(r"'((?:[^'\\\n]|\\.)*+)"))
 _BARE: Final = re.compile(r"[^\s,;&)}\]\"'`<>|\\]{1,8000}")
-_KEY_OF: Final = re.compile(r"(?i:api|secret|private|access|account|auth|encryption|signing|master|shared|session)[_\- ]?\Z")
+_KEY_OF: Final = re.compile(
+    r"(?i:api|secret|private|access|account|auth|encryption|signing|master|shared|session)[_\- ]?\Z"
+)
 _TOKEN_OF: Final = re.compile(r"(?i:access|refresh|auth|id|session|api|bearer|csrf|bot|deploy)[_\- ]?\Z")
 _CURSOR: Final = re.compile(
     r"(?i:page|next|prev|previous|continuation|cursor|sync|resume|change|start|end|stop|pad|eos|bos|unk|mask|sep|cls)"
     r"[_\- ]?\Z"
 )
-_NAMES: Final = ("authorization", "password", "passwd", "passphrase", "secret", "credential", "credentials", "token", "key", "pwd")
+_NAMES: Final = (
+    "authorization",
+    "password",
+    "passwd",
+    "passphrase",
+    "secret",
+    "credential",
+    "credentials",
+    "token",
+    "key",
+    "pwd",
+)
 _NO_VALUES: Final = frozenset(
-    "str string int integer bytes float number bool boolean none null nil undefined true false any object dict list "
-    "optional required text self type password passwd passphrase secret token key pass user hidden redacted".split()
+    [
+        *("str", "string", "int", "integer", "bytes", "float", "number", "bool", "boolean", "any", "object", "dict"),
+        *("list", "none", "null", "nil", "undefined", "true", "false", "optional", "required", "text", "self", "type"),
+        *("password", "passwd", "passphrase", "secret", "token", "key", "pass", "user", "hidden", "redacted"),
+    ]
 )
 _TEMPLATE: Final = re.compile(r"\$|\{|<|%|\[redacted\]|\(|[*.\-_]+\Z|x{3,}\Z|\\n|#")
 _CODE: Final = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+\Z|[A-Za-z_]+\d{0,2}\Z|[\d._+-]+\Z", re.ASCII)
@@ -126,6 +145,9 @@ def _by_form(text: str) -> Iterator[Span]:
             for place in _places(text, anchor):
                 if found := form.match(text, place):
                     yield found.span()
+    for place in _places(text, ":AA"):
+        if found := _BOT.match(text, place):
+            yield found.span()
     end = 0
     for place in _places(text, "-----BEGIN "):
         if place >= end and (found := _FRAME.match(text, place)):

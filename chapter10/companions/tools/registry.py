@@ -368,17 +368,16 @@ class ToolRegistry:
     ) -> dict[str, Any]:
         """Call a tool, and return what a model may see of it; see the top of this module.
 
-        `arguments`: a dict, or the JSON text as the model wrote it; the empty text is no arguments. `grants`: the identity's permissions, or
-        a function that reads them anew. `approved`: True, or a function that asks somebody. `loaded`: the
-        definition that the model has, as `Catalog.load` gave it; a changed one is `forbidden`. `remaining`:
-        seconds that the whole task has left. `key`: the business key of a write. `cut_off`: the model's answer
-        ended because its limit was hit, so that its last call is not to be trusted. `explain`: add `text` and
-        `problems`.
-        `progress`: hears what the handler reports, in the handler's thread (`companions.tools.gateway` has one for
-        handlers in threads); it gets nothing from an attempt that was given up, and what it raises is logged.
-        What it gets is redacted and cut like a result.
-        `on_start`: called in the loop whenever the handler is; until then nothing can have happened.
-        `keep`: stores what a model cannot read of a server's result, such as an image, and returns its place.
+        `arguments`: a dict, or the JSON text as the model wrote it; the empty text is no arguments. `grants`:
+        the identity's permissions, or a function that reads them anew. `approved`: True, or a function that
+        asks somebody. `loaded`: the definition that the model has, as `Catalog.load` gave it; a changed one is
+        `forbidden`. `remaining`: seconds that the whole task has left. `key`: the business key of a write.
+        `cut_off`: the model's answer ended because its limit was hit, so that its last call is not to be
+        trusted. `explain`: add `text` and `problems`. `progress`: hears what the handler reports, in the
+        handler's thread (`companions.tools.gateway` has one for handlers in threads); it gets nothing from an
+        attempt that was given up, and what it raises is logged. What it gets is redacted and cut like a result.
+        `on_start`: called in the loop whenever the handler is; until then nothing can have happened. `keep`:
+        stores what a model cannot read of a server's result, such as an image, and returns its place.
 
         Raises `RegistryError` (`invalid_call`) for such an option of a wrong type and for a write that has no
         business key, neither from its spec nor from the caller; nothing is called then. `CancelledError` when the

@@ -331,8 +331,8 @@ class ResultBudget:
         messages, report = budget.apply(transcript)               # before the next request (C8-080)
 
     `tool_limits`: tool name -> its own limit, `math.inf` for exempt. `overrides`: tool name -> remote limit.
-    `message_limit`: code points for the results of one message. `log(name, data)` hears events, and what it raises is ignored.
-    Raises `BudgetError` (`bad_input`).
+    `message_limit`: code points for the results of one message. `log(name, data)` hears events, and
+    what it raises is ignored. Raises `BudgetError` (`bad_input`).
     """
 
     def __init__(
@@ -367,9 +367,10 @@ class ResultBudget:
     def same_limits(self, name: str, tool_name: str) -> None:
         """Give another name of a tool the limits of the tool; for whoever has to write names in another way."""
         check_name(name)
-        for limits in (self._tool_limits, self._overrides):
-            if tool_name in limits:
-                limits[name] = limits[tool_name]
+        if tool_name in self._tool_limits:
+            self._tool_limits[name] = self._tool_limits[tool_name]
+        if tool_name in self._overrides:
+            self._overrides[name] = self._overrides[tool_name]
 
     def shape_result(self, call_id: str, tool_name: str, content: object, *, is_error: bool = False) -> ShapedResult:
         """Make one result visible and, if it is over its tool's threshold, replace it by a preview.
@@ -409,9 +410,7 @@ class ResultBudget:
         if len(self.state.seen_ids) + len(fresh) > MAX_SEEN:
             raise BudgetError("state_full")
         # From here on nothing is refused, so that decisions are made for all messages or for none.
-        reports = [
-            self._apply_to_group(*group, tools) for group in zip(groups, all_contents, keys, strict=True)
-        ]
+        reports = [self._apply_to_group(*group, tools) for group in zip(groups, all_contents, keys, strict=True)]
         return merged, BudgetReport(tuple(reports))
 
     def _contents(self, blocks: Iterable[Message], tools: Mapping[str, str]) -> dict[str, Any]:

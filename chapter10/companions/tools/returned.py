@@ -101,7 +101,7 @@ def _key(key: Any) -> str:
 
 
 def server_answer(value: Any, keep: Keep | None = None) -> tuple[Any, bool]:
-    """Return what a JSON value says, read as the result of a tool server where it is one, and whether it is an error."""
+    """Return what a JSON value says, read as a tool server's result where it is one, and whether it is an error."""
     if isinstance(value, dict) and _ANSWER.issuperset(value) and _are_blocks(value.get("content")):
         parts = [_block(block, keep) for block in value["content"]]
         data = value.get("structuredContent")
