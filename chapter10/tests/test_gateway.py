@@ -25,12 +25,11 @@ from chapter10.companions.tools.gateway import (
     ThreadProgress,
     answer_of,
 )
-from chapter10.companions.tools.provider_forms import fits
 from chapter10.companions.tools.registry import ApprovalRequest, CallContext, ToolRegistry, ToolSpec
 from chapter10.companions.tools.result_budget import ResultBudget, merge_messages
 from chapter10.companions.tools.result_store import ResultStore
 from chapter10.companions.tools.tool_calls import CallFailure, Progress, ToolResult
-from chapter10.companions.tools.transcript import MAX_PROBLEMS, prefix_digests, problems_of
+from chapter10.companions.tools.transcript import MAX_PROBLEMS, fits, prefix_digests, problems_of
 from chapter10.tests.support import FolderTestCase
 
 Block = dict[str, Any]

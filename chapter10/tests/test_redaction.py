@@ -119,7 +119,7 @@ class NoSecrets(unittest.TestCase):
             "sk-fading-circle-something",
             "disk-abcdefghijklmnop1234",
             "a basic idea",
-            "PWD=/home/x OLDPWD=/tmp",
+            "PWD=/srv/x OLDPWD=/srv",
             "monkey: a1b2c3",
             '{"subtoken": "a1b2c3"}',
         ):

@@ -6,8 +6,8 @@ alone, and answers each one once. On its way every call passes `registry`: `tool
 and who may call it, `attempt` gives the handler a place and some seconds and knows how it ended, `returned`
 reads what it returned, `result_text` makes a text of it and cuts it where it is safe, and `redaction` takes the
 secrets out before. `result_budget` decides how much of that text the next request holds; what it leaves out
-lies whole in `result_store`. `provider_forms` writes names and tools as providers take them. `transcript` says
-when the conversation that comes of it is valid.
+lies whole in `result_store`. `transcript` says when the conversation that comes of it is valid, and writes
+tools as providers take them.
 
 In: the blocks of a model's answer, grants. Out: one result for each call, and the messages of the next request.
 """

@@ -63,7 +63,6 @@ from typing import Any, Final
 from chapter10.canonical import CanonicalError, CodedError, canonical
 from chapter10.catalog import BUDGET_BYTES, CatalogError, Grants
 from chapter10.companions.tools.executor import KEEP_PROGRESS, StreamingToolExecutor, ToolState, Update
-from chapter10.companions.tools.provider_forms import Shape, fits, provider_name, tools_for
 from chapter10.companions.tools.registry import ApprovalRequest, ToolRefused, ToolRegistry, ToolSpec
 from chapter10.companions.tools.result_budget import BudgetReport, Message, ResultBudget
 from chapter10.companions.tools.result_store import BudgetError, is_name
@@ -80,6 +79,7 @@ from chapter10.companions.tools.tool_calls import (
     parse_arguments,
 )
 from chapter10.companions.tools.tool_spec import MAX_OUTPUT_CHARS, RETRYABLE, TEXTS
+from chapter10.companions.tools.transcript import Shape, fits, provider_name, tools_for
 from chapter10.limits import is_unicode
 
 __all__ = [
@@ -167,7 +167,7 @@ class Request:
     loaded: list[dict[str, Any]] = field(default_factory=list)
 
     def tools_for(self, shape: Shape, *, loaded: bool = True) -> list[dict[str, Any]]:
-        """Return the tools as a provider takes them; see `provider_forms`.
+        """Return the tools as a provider takes them; see `transcript`.
 
         A provider that lets a model call only what it was told of needs the loaded ones too: then the head of the
         request changes with each load. Raises `ValueError` for another shape.

@@ -29,7 +29,7 @@ REDACTED: Final = "[redacted]"
 _SHORTEST: Final = len("://:x@")
 _LONG: Final = 64
 """A value of more characters is no word, whatever else it is."""
-Span = tuple[int, int]
+_Span = tuple[int, int]
 
 
 def _form(form: str) -> re.Pattern[str]:
@@ -138,7 +138,7 @@ def redact_secrets(text: str) -> str:
     return "".join([*parts, text[end:]])
 
 
-def _by_form(text: str) -> Iterator[Span]:
+def _by_form(text: str) -> Iterator[_Span]:
     """Find what is a secret by itself (S1)."""
     for anchors, form in _FORMS:
         for anchor in anchors:
@@ -159,7 +159,7 @@ def _by_form(text: str) -> Iterator[Span]:
             yield found.span(1)
 
 
-def _by_name(text: str) -> Iterator[Span]:
+def _by_name(text: str) -> Iterator[_Span]:
     """Find what a name before it says to be a secret, if it is written like a value (S2)."""
     lowered = text.lower()
     if len(lowered) != len(text):  # a letter that is two in lower case
@@ -214,7 +214,7 @@ def _strength(text: str, place: int, name: str) -> int:
     return 1 if name == "token" and not _TOKEN_OF.search(before) else 2
 
 
-def _value(text: str, place: int, behind: re.Match[str], *, strong: bool) -> Span | None:
+def _value(text: str, place: int, behind: re.Match[str], *, strong: bool) -> _Span | None:
     """Return where the value behind a name stands if it is a secret."""
     at = behind.end()
     if found := _ESCAPED.match(text, at):
