@@ -12,6 +12,7 @@ from pathlib import Path
 from unittest import mock
 
 from chapter10.experiments import reports_folder
+from chapter10.lab.histories.guards import GUARDS, mark_of
 from chapter10.lab.proof import mutants as command
 from chapter10.lab.proof.mutants import Tree, Verdict, mutants_page, rows_before, rows_of, run
 from chapter10.lab.proof.mutations import EQUIVALENTS, Mutant, automatic, extent, read_list, written
@@ -127,6 +128,15 @@ class TheList(unittest.TestCase):
             for name in names:
                 self.assertTrue((TOP / "chapter10" / "tests" / f"{name}.py").is_file(), name)
         self.assertLessEqual({entry["module"] for entry in read_list().entries}, set(tests))
+
+    def test_no_fault_stands_on_a_line_with_a_mark(self) -> None:
+        """A guard is taken out by its mark, so its line may be written in other words and nothing here notices."""
+        marked = {mark_of(guard)[:2] for guard in GUARDS}
+        for entry in read_list().entries:
+            text, module = text_of(entry["module"]), entry["module"].replace(".", "/") + ".py"
+            fault = written(entry, text)
+            lines = range(fault.line, text.count("\n", 0, fault.end) + 2)
+            self.assertFalse({(module, line) for line in lines} & marked, entry["name"])
 
     def test_every_reason_names_a_fault_that_the_operators_make(self) -> None:
         """A reason for a place that has changed must be thought of anew."""
