@@ -136,7 +136,7 @@ EXCEPTIONS: Final[dict[str, str]] = {
     "lab.exercises.judge compiles": "it judges a reader's file, in a child process and with the reader's own rights",
     "lab.histories.explore reads a clock": "it tells a person how many seconds it took; nothing is decided by it",
     "lab.histories.model.Model has no docstrings": "its methods are those of `jobs.JobStore`, said once more",
-    "companions.tools.result_store has marks": "it knows the emoji that join, so that a cut never splits one",
+    "companions.tools.result_text has marks": "it knows the emoji that join, so that a cut never splits one",
     "companions.work.turnstile imports fcntl": "the queue of processes is for systems that have it, behind a `try`",
 }
 """Who may do what the rules below forbid, each with the reason."""
