@@ -43,7 +43,7 @@ from chapter10.companions.finding.ranking import Ranking
 from chapter10.companions.finding.tool_list import DEFAULT_PERMISSION, parse_tool_list, words_of
 from chapter10.experiments import reports_folder
 from chapter10.lab.console.textio import EXIT_FINE, main_guard
-from chapter10.lab.evidence.evidence import differences, replace_together, say_differences
+from chapter10.lab.evidence.files import differences, replace_together, say_differences
 
 __all__ = [
     "KS",
