@@ -204,7 +204,6 @@ class IntentRecords:
         if not isinstance(place, Database):
             place = Database(place, application_id=APPLICATION_ID, migrations=(TABLES,), busy_seconds=busy_seconds)
         self._database = place
-        self.db = self._database.connection
 
     def __enter__(self) -> Self:
         return self
@@ -216,6 +215,11 @@ class IntentRecords:
         """Close the file if this store opened it; a second close does nothing."""
         if self._owned:
             self._database.close()
+
+    @property
+    def db(self) -> sqlite3.Connection:
+        """The connection, for looking."""
+        return self._database.connection
 
     # One step at a time --------------------------------------------------------------------------
 
