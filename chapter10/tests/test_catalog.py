@@ -269,6 +269,22 @@ class SearchTests(CatalogTestCase):
             self.assertNotIn("refunds.create", answer)
             self.assertNotIn("退款申请", answer)
 
+    def test_permission_comes_before_the_score(self) -> None:
+        """The words of a hidden tool are never looked at.
+
+        Claims: C10-016, C10-035.
+        """
+        catalog = Catalog(tool(f"t{n}", "word", permission="pq"[n % 2]) for n in range(6))
+        looked_at = []
+
+        def words(item: Tool) -> tuple[str, ...]:
+            looked_at.append(item.name)
+            return item.keywords
+
+        with mock.patch.object(Tool, "words", property(words)):
+            self.assertEqual(len(catalog.search("word", {"p"}, 6)), 3)
+        self.assertEqual(looked_at, ["t0", "t2", "t4"])
+
     def test_what_is_handed_out_is_a_copy(self) -> None:
         """Changing cards, definitions, the entry or a read schema changes nothing in the catalog."""
         catalog = self.fixture()
@@ -304,24 +320,6 @@ class SearchTests(CatalogTestCase):
         catalog = self.make([tool(f"t{n:03}", *words[: n + 1]) for n in range(100)])
         hits = ranking(catalog.search(" ".join(words), {"p"}, 1000))
         self.assertEqual(hits, [(f"t{n:03}", n + 1) for n in reversed(range(100))])
-
-
-class LoopTests(unittest.TestCase):
-    def test_permission_comes_before_the_score(self) -> None:
-        """The words of a hidden tool are never looked at.
-
-        Claims: C10-016, C10-035.
-        """
-        catalog = Catalog(tool(f"t{n}", "word", permission="pq"[n % 2]) for n in range(6))
-        looked_at = []
-
-        def words(item: Tool) -> tuple[str, ...]:
-            looked_at.append(item.name)
-            return item.keywords
-
-        with mock.patch.object(Tool, "words", property(words)):
-            self.assertEqual(len(catalog.search("word", {"p"}, 6)), 3)
-        self.assertEqual(looked_at, ["t0", "t2", "t4"])
 
 
 class LoadTests(CatalogTestCase):

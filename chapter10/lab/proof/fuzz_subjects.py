@@ -803,7 +803,7 @@ NOT_FUZZED: Final[dict[str, tuple[str, ...]]] = {
         "StreamingToolExecutor.statistics", "StreamingToolExecutor.updates", "IntentRecords.close", "Outbox.close",
         "Outbox.alarms", "Consumer.close", "Relay.run_pass", "ReplacementState.to_text", "SalesFile.close",
         "SalesFile.rows", "SalesFile.snapshot", "TokenBucket.put_back", "TokenBucket.succeeded", "TokenBucket.take",
-        "ToolRegistry.catalog", "Worker.close", "Worker.run_once", "Worker.stop", "abandoned",
+        "ToolMap.values", "ToolRegistry.catalog", "Worker.close", "Worker.run_once", "Worker.stop", "abandoned",
     ),
     "it gets what another part of the package has checked or made": (
         "text_digest", "Tool.card", "IndexedToolMap", "Database.row", "Database.rows", "Transaction",
@@ -818,7 +818,7 @@ NOT_FUZZED: Final[dict[str, tuple[str, ...]]] = {
         "select_fresh_to_replace", "ReplacementState.decide", "status_text", "WorkerLog", "log_path", "Heartbeat",
         "read_table", "export_key", "Exporter", "problems_of", "prefix_digests", "Turnstile", "Turn", "FairDatabase",
         "FairTransaction", "is_busy",
-        "ThreadProgress", "answer_of", "Summary", "CancelReceipt", "remarks", "export_sales",
+        "ThreadProgress", "answer_of", "Summary", "CancelReceipt",
         "IntentRecords.claim_in", "IntentRecords.complete", "IntentRecords.complete_in", "IntentRecords.doubt",
         "IntentRecords.doubt_in", "IntentRecords.fail_in", "IntentRecords.look", "IntentRecords.release",
         "IntentRecords.release_in", "IdempotencyStore.run_in", "Outbox.has_time", "Outbox.mark",
@@ -827,7 +827,7 @@ NOT_FUZZED: Final[dict[str, tuple[str, ...]]] = {
     ),
     "it is the check itself": (
         "Arguments", "is_unicode", "milliseconds", "need_transaction",
-        "are_names", "are_words", "is_label", "is_string",
+        "are_names", "are_words", "is_label", "is_string", "is_text", "is_whole",
     ),
     "it wires parts together that are fuzzed by themselves": ("Gateway", "invoke_tool", "saga_demonstration"),
     "it starts or stops processes": ("ChildProcess", "ChildContext", "serve", "stop_process", "sigterm_is_a_request"),
