@@ -17,7 +17,7 @@ from typing import Final
 import chapter10
 from chapter10.canonical import CodedError
 from chapter10.companions.basics import blame as table
-from chapter10.companions.basics.blame import Blame, blame
+from chapter10.companions.basics.blame import Blame, blame, in_doubt, may_be_done
 from chapter10.companions.effects.idempotency import (
     FailedFinal,
     IdempotencyError,
@@ -140,6 +140,37 @@ class WhoseItIs(unittest.TestCase):
             ((NotRecorded(1), NotRecorded(2)), "here + yes -"),
         ):
             self.assert_blamed(ExceptionGroup("outer", [ExceptionGroup("inner", leaves)]), said)
+
+    def test_one_question_says_whether_it_may_be_done(self) -> None:
+        """Only a proof by each leaf is a no; our own busy store proves nothing about what was done before."""
+        never: tuple[BaseException, ...] = (ConnectionRefusedError(), CircuitOpenError(1.0), BudgetExhausted("t", 0, 1))
+        for error in (*never, NotExecuted("checked"), ExceptionGroup("", [ConnectFailed(), ConnectFailed()])):
+            self.assertFalse(may_be_done(error), repr(error))
+        for error in (
+            ConnectionResetError(),
+            ValueError(),
+            asyncio.CancelledError(),
+            StoreError("store_busy", ""),
+            ExceptionGroup("", [ConnectFailed(), TimeoutError()]),
+        ):
+            self.assertTrue(may_be_done(error), repr(error))
+
+    def test_one_question_says_whether_a_failed_write_is_in_doubt(self) -> None:
+        """A lost answer, a lost record, a late value, a doubt of before, alone or among others; a plain error not."""
+        for error in (
+            ConnectionResetError(),
+            OutcomeUnknown("k", 1),
+            InProgressError("k"),
+            NotRecorded(1),
+            LeaseLost(),
+            ToolCancelled("user", (1,)),
+            ReadTimedOut(True),
+            ToolTimedOut(Outcome("t", "late_value", 1, returned=True, own_limit=True)),
+            ExceptionGroup("", [ValueError(), TimeoutError()]),
+        ):
+            self.assertTrue(in_doubt(error), repr(error))
+        for plain in (ValueError(), ToolCancelled("user"), ConnectFailed(), FailedFinal("declined"), RuntimeError()):
+            self.assertFalse(in_doubt(plain), repr(plain))
 
     def test_every_error_of_the_library_has_a_row(self) -> None:
         """None is judged as an error of an unknown kind, and no row names a class that is not there."""

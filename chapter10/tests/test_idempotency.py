@@ -45,6 +45,11 @@ from chapter10.companions.effects.idempotency import (
     make_intent,
     ttl_for,
 )
+from chapter10.companions.interruption.budget import BudgetExhausted
+from chapter10.companions.interruption.cancellation import ToolCancelled
+from chapter10.companions.retrying.circuit_breaker import CircuitOpenError
+from chapter10.companions.tools.registry import ToolRegistry
+from chapter10.companions.tools.tool_spec import ToolSpec
 from chapter10.database import Database, StoreError
 from chapter10.tests.faulty_stores import IDEMPOTENCY, interleavings, taken_out
 from chapter10.tests.support import FolderTestCase, ManualClock, defaults
@@ -89,6 +94,15 @@ class Beats:
 
     def cancel(self) -> None:
         """Nothing is to be taken off a schedule."""
+
+
+def awaiting(call: Callable[[], Any]) -> Callable[[], Any]:
+    """Return a handler of a tool, which is a function that awaits."""
+
+    async def handler() -> Any:
+        return await call()
+
+    return handler
 
 
 class StoreTestCase(FolderTestCase):
@@ -380,9 +394,20 @@ class OutcomeTest(StoreTestCase):
             self.assertEqual((-1000, "unknown"), (bank.balance, self.state(intent)))
 
     def test_what_surely_did_nothing_frees_the_key(self) -> None:
-        """A refused connection may be tried again at once, as an own class or a declared one. Claims: I4-047."""
-        store = self.open(not_executed=(ConnectionRefusedError,))
-        for nothing in (NotExecuted("connect_failed"), ConnectionRefusedError()):
+        """No connection, no time, an open circuit, one's own class or a declared one: tried again at once.
+
+        Claims: I4-047.
+        """
+        store = self.open(not_executed=(LookupError,))
+        declared = ExceptionGroup("all of it", [KeyError("no such account"), NotExecuted("checked")])
+        for nothing in (
+            NotExecuted("checked"),
+            ConnectionRefusedError(),
+            CircuitOpenError(1.0),
+            BudgetExhausted("charge", 0, 1),
+            LookupError(),
+            declared,
+        ):
             bank = Bank(nothing)
             with self.assertRaises(type(nothing)):
                 self.once(bank.refuse_connection, store=store)
@@ -390,6 +415,44 @@ class OutcomeTest(StoreTestCase):
         self.once(bank.charge, store=store)
 
         self.assertEqual(2, bank.calls)
+
+    def test_one_leaf_that_may_have_been_applied_is_a_doubt(self) -> None:
+        """A group with a time-out in it, a cancel that came with a value, a busy store: nobody charges again."""
+        for lost in (
+            ExceptionGroup("two", [NotExecuted("checked"), TimeoutError()]),
+            ToolCancelled("user", ({"charged": 1000},)),
+            NotRecorded({"charged": 1000}),
+            StoreError("store_busy", "after the charge"),
+        ):
+            bank = Bank(lost)
+            intent = {**ORDER, "case": type(lost).__name__}
+            with self.assertRaises(type(lost)):
+                self.once(bank.charge, intent)
+            for _ in range(2):
+                with self.assertRaises(OutcomeUnknown):
+                    self.once(bank.charge, intent)
+            self.assertEqual((-1000, "unknown"), (bank.balance, self.state(intent)))
+
+    def test_a_tool_tells_a_doubt_as_one_the_first_time_and_every_time(self) -> None:
+        """Whatever loses the outcome of a write, its caller hears `outcome_unknown`, and so does a repeat."""
+        for lost in (
+            ConnectionResetError(),
+            NotRecorded({"charged": 1000}),
+            LeaseLost({"charged": 1000}),
+            ToolCancelled("user", ({"charged": 1000},)),
+            ExceptionGroup("two", [ValueError(), TimeoutError()]),
+        ):
+            bank = Bank(lost)
+            intent = {**ORDER, "case": type(lost).__name__}
+
+            charge = partial(self.store.execute_once, "payments", intent, bank.charge)
+            registry = ToolRegistry()
+            registry.register(ToolSpec("charge", "Charge.", "irreversible_write", 5.0, 1, 1000, awaiting(charge), {}))
+            for _ in range(3):
+                with self.assertLogs("chapter10", "INFO"):
+                    answer = asyncio.run(registry.invoke("charge", {}, approved=True, key="order-7"))
+                self.assertEqual("outcome_unknown", answer["error"], repr(lost))
+            self.assertEqual(-1000, bank.balance)
 
     def test_any_error_of_a_repeatable_call_frees_the_key(self) -> None:
         """A read, or a tool that hands the key downstream, is run again. Claims: I4-047, T6-032."""

@@ -29,7 +29,7 @@ from typing import Final, Literal
 
 from chapter10.companions.basics.tasks import leaves
 
-__all__ = ["Applied", "Blame", "Whose", "blame"]
+__all__ = ["Applied", "Blame", "Whose", "blame", "in_doubt", "may_be_done"]
 
 Whose = Literal["caller", "request", "here", "there"]
 Applied = Literal["no", "maybe", "yes"]
@@ -139,6 +139,26 @@ def blame(error: BaseException) -> Blame:
         any(each.reached for each in found),
         applied.pop() if len(applied) == 1 else "maybe",
         all(each.again for each in found),
+    )
+
+
+def may_be_done(error: BaseException) -> bool:
+    """Return whether what was asked for may have been done: False only if every leaf is a proof that it was not.
+
+    That our own store was busy proves nothing about what was done before it was asked. Raises nothing.
+    """
+    return any(found.applied != "no" or found.whose == "here" for found in map(_blame, leaves(error)))
+
+
+def in_doubt(error: BaseException) -> bool:
+    """Return whether a leaf says of itself that it may have been done: a lost answer, a lost record, a late value.
+
+    Whoever tells a write as failed asks this before. What says nothing of it, a plain error of the work, is not in
+    doubt here, though nobody may repeat the write for that: see `may_be_done`. Raises nothing.
+    """
+    found = list(map(_blame, leaves(error)))
+    return any(
+        each.applied == "yes" or (each.applied == "maybe" and (each.again or each.whose == "here")) for each in found
     )
 
 

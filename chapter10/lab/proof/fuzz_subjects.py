@@ -808,7 +808,8 @@ NOT_FUZZED: Final[dict[str, tuple[str, ...]]] = {
     "it gets what another part of the package has checked or made": (
         "text_digest", "Tool.card", "IndexedToolMap", "Database.row", "Database.rows", "Transaction",
         "Pattern.found_in",
-        "CircuitBreaker.call", "judge", "blame", "Postings", "ToolIndex", "checked_async", "in_thread", "own", "until",
+        "CircuitBreaker.call", "judge", "blame", "in_doubt", "may_be_done",
+        "Postings", "ToolIndex", "checked_async", "in_thread", "own", "until",
         "leaves", "run",
         "ToolRegistry.check", "is_async", "Places", "Stop", "HandlerSignature", "can_execute", "Attempt", "Held",
         "connect_then_read", "answer_within", "may_retry", "classify", "AdaptiveCaller", "pointer", "words_of",
