@@ -957,6 +957,46 @@ class LeaseTest(StoreTestCase):
         with self.assertRaises(LeaseLost):
             self.store.renew(claim)
 
+    def test_a_lease_of_a_clock_that_was_ahead_ends_a_lease_from_now(self) -> None:
+        """Who was killed while the clock was a year ahead blocks its key for one lease more, and not for a year."""
+        for repeatable, ending in ((True, "a claim"), (False, "unknown")):
+            what = make_intent("payments", ORDER, key=ending)
+            self.clock.advance(365 * 86_400)
+            self.store.claim(what, lease_s=30, repeatable=repeatable)
+            self.clock.advance(-365 * 86_400)
+            for seen in (self.store.look(what), self.store.claim(what, repeatable=repeatable)):
+                assert isinstance(seen, Record)
+                self.assertEqual(("in_progress", 30.0), (seen.state, seen.retry_after))
+            self.clock.advance(30)
+            found = self.store.claim(what, repeatable=repeatable)
+            self.assertEqual(ending, "a claim" if isinstance(found, Claim) else found.state)
+
+    def test_a_holder_that_lives_keeps_its_lease_when_the_clock_is_put_right(self) -> None:
+        """Its next renewal gives it the lease that it asks for, and no year with it."""
+        self.clock.advance(86_400)
+        claim = self.claimed(self.what, lease_s=30)
+        self.clock.advance(-86_400)
+        renewed = self.store.renew(claim, 10)
+        self.assertEqual(self.clock() + 30, renewed.lease_until)
+        self.assertEqual(self.clock() + 60, self.store.renew(renewed, 60).lease_until)
+
+    def test_what_a_wrong_clock_left_is_listed_and_released_by_name(self) -> None:
+        """An operator sees it at once, and frees the key by the names in the list; a healthy lease is not listed."""
+        self.claimed(make_intent("payments", ORDER, key="healthy"), lease_s=30)
+        self.clock.advance(86_400)
+        self.store.claim(self.what, repeatable=True)
+        self.clock.advance(-86_400)
+        (row,) = self.store.unsettled()
+        self.assertEqual(("in_progress", self.what.key), (row["state"], row["key"]))
+        healthy = self.store.look(make_intent("payments", ORDER, key="healthy"))
+        for key, fence in (("healthy", healthy.fence), (row["key"], row["fence"] + 1)):
+            with self.assertRaises(IdempotencyError) as caught:
+                self.store.settle_by_name("payments", SHARED_OWNER, key, Verdict("not_done"), fence=fence)
+            self.assertEqual("not_unknown", caught.exception.code)
+        names = (row["namespace"], row["owner"], row["key"])
+        self.store.settle_by_name(*names, Verdict("not_done"), fence=row["fence"])
+        self.assertEqual(("absent", []), (self.state(), self.store.unsettled()))
+
     def test_a_holder_may_complete_late_when_nobody_came_in_between(self) -> None:
         """What it knows is better than the doubt that the end of its lease made."""
         claim = self.claimed(self.what, lease_s=2)

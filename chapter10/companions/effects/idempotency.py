@@ -34,7 +34,7 @@ What holds
     I3  a record moves forward only; it returns to absent only when the effect was surely not made, or
         when its result has outlived its lifetime
     I4  the end of a lease proves nothing: a repeatable call is taken over with a higher fence,
-        any other becomes `unknown`
+        any other becomes `unknown`; and none is longer than a lease from now, whatever the clock once was
     I5  a holder whose fence is not the record's fence changes nothing
     I6  presence is the state, never the truth of the value: None, 0, "" and [] are replayed
     I7  the sweeper removes outlived results and nothing else

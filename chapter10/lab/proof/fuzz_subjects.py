@@ -621,6 +621,8 @@ def _idempotency(_: Path) -> Iterator[Bench]:
             _verb(partial(store.fail, claim), "fail", code="card_declined", detail={"a": 1}),
             _verb(lambda kind, value, fence: store.settle(lost, Verdict(kind, value), fence=fence),
                   "settle", kind="done", value={"a": 1}, fence=doubtful.fence),
+            _verb(lambda key, fence: store.settle_by_name("pay", "-", key, Verdict("unknown"), fence=fence),
+                  "settle_by_name", key="k", fence=1),
             _verb(store.unsettled, limit=10),
             _verb(store.sweep, limit=10),
             _verb(make_intent, namespace="pay", arguments={"order": "1", "n": [1]}, owner="-", fields=["order"],
