@@ -134,7 +134,7 @@ class LostLease(JobError):
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """What may be submitted; `check(args)` gets a dict of its own and raises `ValueError` (why) to refuse it."""
+    """What may be submitted; `check(args)` gets a dict of its own and refuses it by a `ValueError` with the reason."""
 
     tool: str
     version: str
@@ -228,8 +228,9 @@ class JobStore:
 
         `args`: as the tool's check wants it, `MAX_ARGS_BYTES` of JSON at most. `deadline`: seconds, `DEADLINE_SECONDS`
         after `now` by default. `max_attempts`: all executions. `capacity`: the most jobs that are not final. The job
-        keeps what it was first given; a repeat is answered whether or not there is room and time for new work. Raises
-        `JobError`: `invalid_submission`, `key_conflict`, `queue_full`. Source: claims C10-138 to C10-144, C10-216 ff.
+        keeps what it was first given, and a repeat is answered whether or not there is room and time for new work.
+        Raises `JobError`: `invalid_submission`, `key_conflict`, `queue_full`.
+        Source: claims C10-138 to C10-144, C10-216 to C10-225, C10-288, C10-289.
         """
         self._check("invalid_submission", owner=owner, action_key=action_key, now=now)
         self._check("invalid_submission", deadline=deadline, max_attempts=max_attempts, capacity=capacity)
@@ -506,7 +507,7 @@ class JobStore:
         return text
 
     def _intent(self, tool: str, args: dict[str, Any]) -> str:
-        """Return the canonical `{tool, version, args}` of a submission, once its operation has agreed to `args`."""
+        """Return the canonical `{args, tool, version}` of a submission, once its operation has agreed to `args`."""
         self._check("invalid_submission", tool=tool)
         operation = self._operations.get(tool)
         if operation is None or type(args) is not dict:
@@ -516,5 +517,4 @@ class JobStore:
             operation.check(json.loads(text))
         except ValueError as refused:
             raise JobError("invalid_submission", str(refused)) from refused
-        # The canonical form of the three: its keys in order, each value in its own form.
         return f'{{"args":{text},"tool":{canonical(tool)},"version":{canonical(operation.version)}}}'

@@ -19,7 +19,6 @@ from chapter10.canonical import (
     digest,
     text_digest,
 )
-from chapter10.limits import is_unicode
 
 
 class Text(str):
@@ -101,14 +100,6 @@ class TheForm(unittest.TestCase):
         shared = {"a": [1]}
         for times in (2, 1000):
             self.assertEqual("[" + ",".join(['{"a":[1]}'] * times) + "]", canonical([shared] * times))
-
-    def test_a_text_is_unicode_unless_it_holds_half_a_character(self) -> None:
-        """ASCII, other letters and whole emoji are; a lone half, and two halves as two characters, are not."""
-        for text, whole in (
-            ("", True), ("a", True), ("月é", True), ("\U0001f600", True), ("\ud800", False), ("a\ud83d\ude00", False),
-        ):  # fmt: skip
-            with self.subTest(text=ascii(text)):
-                self.assertIs(is_unicode(text), whole)
 
 
 class WhatIsRefused(unittest.TestCase):

@@ -121,6 +121,7 @@ class FixtureTests(CatalogTestCase):
         archive = [item for item in tools if item.name.startswith("archive.lookup_")]
         self.assertEqual(len(archive), 296)
         self.assertEqual({len(item.description.encode()) for item in archive}, {47})
+        self.assertEqual((archive[7].name, archive[7].keywords), ("archive.lookup_007", ("归档", "历史", "007")))
         self.assertEqual({canonical(item.parameters) for item in tools}, {canonical(tools[0].parameters)})
         self.assertEqual(list(tools[0].parameters["properties"]), ["record_id"])
         values = [getattr(tools[0], name) for name in ("name", "description", "keywords", "permission", "effect")]
@@ -268,6 +269,22 @@ class SearchTests(CatalogTestCase):
             self.assertNotIn("refunds.create", answer)
             self.assertNotIn("退款申请", answer)
 
+    def test_permission_comes_before_the_score(self) -> None:
+        """The words of a hidden tool are never looked at.
+
+        Claims: C10-016, C10-035.
+        """
+        catalog = Catalog(tool(f"t{n}", "word", permission="pq"[n % 2]) for n in range(6))
+        looked_at = []
+
+        def words(item: Tool) -> tuple[str, ...]:
+            looked_at.append(item.name)
+            return item.keywords
+
+        with mock.patch.object(Tool, "words", property(words)):
+            self.assertEqual(len(catalog.search("word", {"p"}, 6)), 3)
+        self.assertEqual(looked_at, ["t0", "t2", "t4"])
+
     def test_what_is_handed_out_is_a_copy(self) -> None:
         """Changing cards, definitions, the entry or a read schema changes nothing in the catalog."""
         catalog = self.fixture()
@@ -303,24 +320,6 @@ class SearchTests(CatalogTestCase):
         catalog = self.make([tool(f"t{n:03}", *words[: n + 1]) for n in range(100)])
         hits = ranking(catalog.search(" ".join(words), {"p"}, 1000))
         self.assertEqual(hits, [(f"t{n:03}", n + 1) for n in reversed(range(100))])
-
-
-class LoopTests(unittest.TestCase):
-    def test_permission_comes_before_the_score(self) -> None:
-        """The words of a hidden tool are never looked at.
-
-        Claims: C10-016, C10-035.
-        """
-        catalog = Catalog(tool(f"t{n}", "word", permission="pq"[n % 2]) for n in range(6))
-        looked_at = []
-
-        def words(item: Tool) -> tuple[str, ...]:
-            looked_at.append(item.name)
-            return item.keywords
-
-        with mock.patch.object(Tool, "words", property(words)):
-            self.assertEqual(len(catalog.search("word", {"p"}, 6)), 3)
-        self.assertEqual(looked_at, ["t0", "t2", "t4"])
 
 
 class LoadTests(CatalogTestCase):
@@ -532,6 +531,11 @@ class ToolTests(CatalogTestCase):
         made = Tool(name="a", description="b", keywords=("c",), permission="d", effect="read")
         self.assertEqual((made.version, list(made.parameters["properties"])), ("1", ["record_id"]))
         self.assertEqual(list(made.definition()), ["name", "description", "version", "effect", "parameters"])
+
+    def test_a_list_of_keywords_is_kept_as_a_tuple(self) -> None:
+        """What a file gives will do, and cannot be changed afterwards."""
+        keywords: Any = ["c", "d"]
+        self.assertEqual(Tool("a", "b", keywords, "p", "read").keywords, ("c", "d"))
 
     def test_the_digest_is_sha256_of_the_canonical_form(self) -> None:
         """Anybody can work it out again with `json` and `hashlib`, text not escaped, keys sorted.

@@ -24,6 +24,17 @@ class FixtureTests(test_catalog.FixtureTests):
 class SearchTests(test_catalog.SearchTests):
     make = IndexedCatalog
 
+    def test_permission_comes_before_the_score(self) -> None:
+        """What is summed up never holds a hidden tool, and counting starts none.
+
+        Claims: C10-016, C10-035.
+        """
+        catalog = IndexedCatalog(tool(f"t{i:03}", "word", "also", permission="pq"[i % 2]) for i in range(100))
+        evens = sum(1 << number for number in range(0, 100, 2))
+        with mock.patch.object(postings, "_sum", wraps=postings._sum) as counted:
+            catalog.search("word also", {"p"}, 60)
+        counted.assert_called_once_with([evens, evens])
+
 
 class LoadTests(test_catalog.LoadTests):
     make = IndexedCatalog
@@ -155,16 +166,16 @@ class EqualityTests(unittest.TestCase):
 class IndexTests(unittest.TestCase):
     """What the index costs and keeps."""
 
-    def test_permission_comes_before_the_score(self) -> None:
-        """What is summed up never holds a hidden tool, and counting starts none.
-
-        Claims: C10-016, C10-035.
-        """
-        catalog = IndexedCatalog(tool(f"t{i:03}", "word", "also", permission="pq"[i % 2]) for i in range(100))
-        evens = sum(1 << number for number in range(0, 100, 2))
-        with mock.patch.object(postings, "_sum", wraps=postings._sum) as counted:
-            catalog.search("word also", {"p"}, 60)
-        counted.assert_called_once_with([evens, evens])
+    def test_what_the_same_grants_may_see_is_worked_out_again_after_a_change(self) -> None:
+        """Between two searches a tool comes, another changes its permission, and one goes."""
+        catalog = IndexedCatalog(tool(f"t{number}", "w") for number in range(3))
+        catalog.search("w", {"p"})
+        catalog.tools["a"] = tool("a", "w")
+        self.assertEqual([hit["name"] for hit in catalog.search("w", {"p"}, 9)], ["a", "t0", "t1", "t2"])
+        catalog.tools["t0"] = tool("t0", "w", permission="q")
+        self.assertEqual([hit["name"] for hit in catalog.search("w", {"p"}, 9)], ["a", "t1", "t2"])
+        del catalog.tools["t1"]
+        self.assertEqual([hit["name"] for hit in catalog.search("w", {"p"}, 9)], ["a", "t2"])
 
     def test_what_is_remembered_is_bounded(self) -> None:
         """Late numbers, gaps and integers stay within their bounds, whatever is asked and changed."""
@@ -193,9 +204,16 @@ class IndexTests(unittest.TestCase):
         catalog = IndexedCatalog(tool(f"t{number:02}", "u", "v", "w") for number in range(80))
         kept = catalog.tools.index._postings._bits
         with mock.patch.object(postings, "MAX_KEPT_BYTES", 30):
-            for word, expected in (("u", {"u", ("p",)}), ("v", {"u", ("p",), "v"}), ("w", {"w", ("p",)})):
+            for word, expected in (("u", {"u", ("p",)}), ("v", {"u", ("p",), "v"}), ("w", {"w"})):
                 catalog.search(word, {"p"})
                 self.assertEqual(set(kept), expected)
+
+    def test_an_integer_is_made_once_for_many_searches(self) -> None:
+        """The second search with a word finds what the first one made."""
+        catalog = IndexedCatalog(tool(f"t{number:02}", "u") for number in range(80))
+        catalog.search("u", {"p"})
+        with mock.patch.object(postings.Postings, "_make_bits", side_effect=AssertionError):
+            self.assertEqual(len(catalog.search("u", {"p"})), 3)
 
     def test_all_are_numbered_anew_past_the_bound_and_not_before(self) -> None:
         """The eleventh late name does it where ten may be late, and so does the gap that is one too many."""

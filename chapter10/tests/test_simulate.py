@@ -6,45 +6,17 @@ import contextlib
 import io
 import itertools
 import unittest
-from typing import Any
 
 from chapter10.companions.work.living_store import LivingStore
 from chapter10.jobs import JobStore
 from chapter10.lab.histories import simulate
+from chapter10.lab.histories.guards import guard_named, store_without
 from chapter10.lab.histories.model import Model, Refused
 from chapter10.lab.histories.simulate import Call, history, replay, shrink
 
 
-class NoFence(LivingStore):
-    """Whoever delivers is taken for the current attempt."""
-
-    def finish(self, job_id: int, attempt: int, result: Any, *, now: Any) -> bool:
-        row = self.db.execute("SELECT attempt FROM jobs WHERE id = ?", (job_id,)).fetchone()
-        return super().finish(job_id, attempt if row is None else row[0], result, now=now)
-
-
-class NoLease(LivingStore):
-    """A delivery counts until the deadline."""
-
-    def finish(self, job_id: int, attempt: int, result: Any, *, now: Any) -> bool:
-        self.db.execute("UPDATE jobs SET lease_until = deadline WHERE id = ? AND lease_until IS NOT NULL", (job_id,))
-        return super().finish(job_id, attempt, result, now=now)
-
-
-class NoDeadline(LivingStore):
-    """A delivery may come at any time after the lease began."""
-
-    def finish(self, job_id: int, attempt: int, result: Any, *, now: Any) -> bool:
-        row = self.db.execute("SELECT deadline FROM jobs WHERE id = ?", (job_id,)).fetchone()
-        return super().finish(job_id, attempt, result, now=now if row is None or now < row[0] else now - 1000)
-
-
-class CancelForgotten(LivingStore):
-    """A claim takes a job whose worker was asked to stop."""
-
-    def claim(self, job_id: int, *, now: Any, lease: float = 10) -> int | None:
-        self.db.execute("UPDATE jobs SET state = 'running' WHERE id = ? AND state = 'cancel_requested'", (job_id,))
-        return super().claim(job_id, now=now, lease=lease)
+def without(name: str) -> type[JobStore]:
+    return store_without(guard_named(name), LivingStore)
 
 
 class StoreAndModelAgree(unittest.TestCase):
@@ -87,20 +59,22 @@ class ADisagreementIsFound(unittest.TestCase):
 
         Claims: C10-228.
         """
-        short = shrink(history(1, 400), NoFence)
+        store = without("stale_attempt.finish")
+
+        short = shrink(history(1, 400), store)
 
         self.assertLessEqual(len(short), 4)
         self.assertIn("finish", {call.verb for call in short})
-        self.assertIsNotNone(replay(short, NoFence))
+        self.assertIsNotNone(replay(short, store))
 
     def test_a_missing_lease_check_and_a_missing_deadline_check_are_found(self) -> None:
         """Guards that only show in a particular order of calls and times.
 
         Claims: C10-189, C10-231.
         """
-        for store in (NoLease, NoDeadline, CancelForgotten):
-            with self.subTest(store.__name__):
-                self.assertIsNotNone(replay(history(1, 1500), store))
+        for name in ("lease_expired.finish", "deadline.finish", "cancel_requested.claim"):
+            with self.subTest(name):
+                self.assertIsNotNone(replay(history(1, 1500), without(name)))
 
     def test_a_stopped_call_leaves_the_store_as_it_was(self) -> None:
         """Stopped at its first instruction a claim has not happened; not stopped it has, for both."""

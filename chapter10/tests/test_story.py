@@ -15,7 +15,7 @@ from chapter10 import experiments
 from chapter10.experiments import GROUPS, SALES
 from chapter10.lab.console.textio import Event, display_width
 from chapter10.lab.evidence.evidence import Scene
-from chapter10.lab.evidence.telling import COLUMNS, narrow_lanes, wrapped
+from chapter10.lab.evidence.telling import narrow_lanes, wrapped
 from chapter10.lab.guessing import questions
 from chapter10.lab.reader.own_data import export_sales
 from chapter10.lab.reader.story import SENTENCES, TABLE, sentences
@@ -51,7 +51,7 @@ class TheStory(FolderTestCase):
                     self.assertTrue(text.startswith(f"== {group}: "))
                     self.assertIn(text.rpartition("\n\n")[0], everything)
                     self.assertIn("  *", text)
-                    self.assertEqual([line for line in text.splitlines() if display_width(line) > COLUMNS], [])
+                    self.assertEqual([line for line in text.splitlines() if display_width(line) > 80], [])
 
     def test_the_figures_of_the_chapter_are_in_the_sentences(self) -> None:
         """What the book prints is what the reader is told.
@@ -100,6 +100,36 @@ class TheStory(FolderTestCase):
         self.assertIn("lease of 3 still holds at 3: it delivers, B gets nothing; receipts: 1", text)
         self.assertNotIn("None", text)
         self.assertIn("lease of 1 is over at 3", said_of("failures", 1, lease=1))
+
+    def test_a_sentence_that_another_run_would_make_false_is_not_said(self) -> None:
+        """All reads well, all failed, nothing odd in a list, another job for the same key."""
+
+        def of(group: str, **changed: Any) -> str:
+            figures = {**GROUPS[group](), **changed}
+            return " ".join(sentences(group, figures, Scene(), {"query": "x", "lease": 2}, "en"))
+
+        well, ill = {"value": {"status": "paid"}}, {"error": "OSError"}
+        self.assertIn("b failed; the other", of("concurrency", results={"a": well, "b": ill}))
+        for results in ({"a": well}, {"a": ill, "b": ill}):
+            self.assertNotIn("failed; the other", of("concurrency", results=results))
+        none = {"count": 0, "first": []}
+        self.assertNotRegex(of("catalog", left_out=none, never_loadable=none), "came before|can never")
+        self.assertIn("again is the same job", of("failures"))
+        self.assertIn("again made another job", of("failures", same_submission_same_job=False))
+
+    def test_a_tie_and_a_long_list_are_counted_exactly(self) -> None:
+        """Two of two, and no number of others where all are named; a query of forty characters stands whole."""
+        self.assertIn("The first 2 have the same score, 1", said_of("catalog", "状态", query="状态"))
+        self.assertNotIn("(+", said_of("catalog", "归档", 4, query="归档"))
+        self.assertIn("(+1)", said_of("catalog", "归档", 5, query="归档"))
+        self.assertIn(f'for "{"x" * 40}" finds', said_of("catalog", "x" * 40, query="x" * 40))
+        self.assertIn(f'for "{"x" * 40}..." finds', said_of("catalog", "x" * 41, query="x" * 41))
+
+    def test_each_part_stands_under_its_title_in_the_language_of_the_reader(self) -> None:
+        """Half of a title in both; a group of one part has none."""
+        self.assertIn("\n-- 作业 6：排队时取消\nt ", told("--group", "failures", "--lang", "zh"))
+        self.assertIn("\n-- job 6: cancelled in the queue\nt ", told("--group", "failures", "--lang", "en"))
+        self.assertNotIn("\n-- ", told("--group", "catalog", "--lang", "en"))
 
     def test_what_was_asked_is_what_is_told(self) -> None:
         """The command hands its options to the sentences, and the defaults where there are none."""
@@ -150,7 +180,7 @@ class TheStory(FolderTestCase):
             text = told("--lang", language, main=questions.main)
             for area in questions.AREAS.values():
                 self.assertIn(f"== {area.name}: {area.title.in_language(language)}\n", text)
-            self.assertEqual([line for line in text.splitlines() if display_width(line) > COLUMNS], [])
+            self.assertEqual([line for line in text.splitlines() if display_width(line) > 80], [])
         text = told("--group", "order", "--lang", "en", main=questions.main)
         self.assertIn("-> Edit, Read: as the model wrote\n", text)
         self.assertNotIn("-> Read, Edit", text)

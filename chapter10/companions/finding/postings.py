@@ -27,7 +27,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from functools import reduce
-from operator import and_, attrgetter
+from operator import and_, attrgetter, or_
 from typing import Final
 
 from chapter10.catalog import Tool
@@ -44,7 +44,7 @@ MAX_LATE: Final = 512
 MAX_KEPT_BYTES: Final = 64 * 1024 * 1024
 """Bytes of the integers that are kept; past it all are dropped, and made again when they are asked for."""
 
-_WINDOW: Final = 512
+_WINDOW: Final = 512  # bits that are looked at one by one
 _ALL: Final = -1
 
 Key = str | tuple[str]
@@ -106,6 +106,7 @@ class ToolIndex:
         self._number = {tool.name: number for number, tool in enumerate(self._tools)}
         self._in_step = len(self._tools)  # numbers below it follow the names, the late ones do not
         self._postings = Postings(map(_keys, self._tools))
+        self._seen: tuple[frozenset[str], int] = (frozenset(), 0)  # the last grants, and what they may see as bits
 
     def put(self, tool: Tool) -> None:
         """Add `tool`, or let it take the place of the one with its name. Costs what its keys cost."""
@@ -117,17 +118,20 @@ class ToolIndex:
         else:
             before = _keys(self._tools[number])
             self._tools[number] = tool
-        after = _keys(tool)
-        for key in before - after:
-            self._postings.remove(key, number)
-        for key in after - before:
-            self._postings.add(key, number)
+        self._change(number, before, _keys(tool))
 
     def discard(self, name: str) -> None:
         """Take out the tool called `name`, which is there; its number becomes a gap."""
         number = self._number.pop(name)
-        for key in _keys(self._tools[number]):
+        self._change(number, _keys(self._tools[number]), set())
+
+    def _change(self, number: int, before: set[Key], after: set[Key]) -> None:
+        if before != after:
+            self._seen = (frozenset(), 0)
+        for key in before - after:
             self._postings.remove(key, number)
+        for key in after - before:
+            self._postings.add(key, number)
 
     def best(self, words: Iterable[str], grants: frozenset[str], limit: int) -> list[tuple[int, Tool]]:
         """Return the score and the tool of at most `limit` with a permission in `grants`, score down, then name.
@@ -144,20 +148,19 @@ class ToolIndex:
         return self._best_by_bits(words, grants, limit)
 
     def _best_by_counting(self, matches: list[set[int]], grants: frozenset[str], limit: int) -> list[tuple[int, Tool]]:
-        scores = Counter(number for numbers in matches for number in numbers)
-        found = [(score, self._tools[number]) for number, score in scores.items()]
-        seen = [each for each in found if each[1].permission in grants]
+        found = {number: self._tools[number] for number in set().union(*matches)}
+        scores = Counter(n for numbers in matches for n in numbers if found[n].permission in grants)
+        seen = [(score, found[number]) for number, score in scores.items()]
         return sorted(seen, key=lambda each: (-each[0], each[1].name))[:limit]
 
     def _best_by_bits(self, words: Iterable[str], grants: frozenset[str], limit: int) -> list[tuple[int, Tool]]:
         """Go down from the tools that have every word; scores are counted only while there are too few."""
         size = len(self._tools)
         sets = self._postings.bits(words, size)
-        if not sets:
-            return []
-        visible = 0
-        for bits in self._postings.bits([(permission,) for permission in grants], size):
-            visible |= bits
+        if self._seen[0] != grants:
+            permissions = self._postings.bits([(permission,) for permission in grants], size)
+            self._seen = (grants, reduce(or_, permissions, 0))
+        visible = self._seen[1]
         # In a large catalog the first names are tried alone: `&` reads no more than the shorter integer has.
         parts = [(1 << FIRST) - 1, _ALL] if size == self._in_step and size > FIRST else [_ALL]
         digits: dict[int, list[int]] = {}  # of a part, once they were needed
@@ -171,7 +174,7 @@ class ToolIndex:
                     if part not in digits:
                         digits[part] = _sum([seen & bits for bits in sets])
                     bits = _with_score(digits[part], score)
-                if bits and (part == _ALL or bits.bit_count() >= limit):
+                if part == _ALL or bits.bit_count() >= limit:
                     first = self._first(bits, limit)
                     found += [(score, tool) for tool in first]
                     limit -= len(first)

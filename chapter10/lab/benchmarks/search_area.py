@@ -38,7 +38,7 @@ _LAST: Final = ("common0", "common1", "last")
 _RARE: Final = ("rare0", "absent")
 _FIRST: Final = (1 << 512) - 1
 _LIMIT: Final = 10
-_MICROSECONDS: Final = {IndexedCatalog: 20.0, Catalog: 500.0}
+_MICROSECONDS: Final = {IndexedCatalog: 30.0, Catalog: 500.0}
 """What a search in the chapter's 300 tools may take."""
 
 

@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 
 from chapter10.companions.work.living_store import LivingStore
 from chapter10.jobs import JobStore
-from chapter10.lab.histories.guards import Guard, jobs_without
+from chapter10.lab.histories.guards import Guard, store_without
 from chapter10.lab.histories.invariants import WAY_TO_END, Seen, first_broken, stuck
 from chapter10.lab.histories.world import (
     EMPTY,
@@ -248,9 +248,9 @@ class Explorer:
 def counterexample(guard: Guard, answers: Answers | None = None) -> Exploration:
     """Explore the guard's world without the guard; `broken` is the shortest history that fails.
 
-    `answers`: of explorations of the living store or of copies without another guard.
+    `answers`: of explorations of the living store or of copies without another guard. Raises `MarkError`.
     """
-    return Explorer(guard.world, jobs_without(guard).JobStore, answers=answers, changed=guard.verb).run()
+    return Explorer(guard.world, store_without(guard, LivingStore), answers=answers, changed=guard.verb).run()
 
 
 @cache

@@ -33,7 +33,8 @@ from chapter10.companions.effects.idempotency import (
     ttl_for,
 )
 from chapter10.companions.effects.outbox import Consumer, Outbox, OutboxWriter, Relay, derive_event_id, growing_delay
-from chapter10.companions.effects.outbox import Verdict as MessageVerdict
+from chapter10.companions.effects.outbox import Delivery
+from chapter10.companions.finding.indexed_catalog import IndexedCatalog
 from chapter10.companions.finding.tool_list import parse_tool_list, read_tool_list
 from chapter10.companions.interruption.budget import Budget, run_within, tool_with_budget
 from chapter10.companions.interruption.cancel_store import CancelStore
@@ -143,8 +144,8 @@ _TOOL: Final[dict[str, Any]] = {
 
 
 @contextmanager
-def _catalog(_: Path) -> Iterator[Bench]:
-    catalog = Catalog(fixture_tools()[:20])
+def _catalog(_: Path, kind: type[Catalog] = Catalog) -> Iterator[Bench]:
+    catalog = kind(fixture_tools()[:20])
     (hit, *_others) = catalog.search("订单 查询", {"orders:read"})
     loaded = catalog.load([hit], {"orders:read"})[0]
 
@@ -159,7 +160,7 @@ def _catalog(_: Path) -> Iterator[Bench]:
 
     verbs = [
         _verb(Tool, **_TOOL),
-        _verb(Catalog, tools=fixture_tools()[:2]),
+        _verb(kind, tools=fixture_tools()[:2]),
         _verb(catalog.discoverable, grants={"orders:read"}),
         _verb(catalog.search, query="订单 查询", grants={"orders:read"}, limit=3),
         _verb(catalog.load, hits=[hit], grants={"orders:read"}, budget_bytes=4096),
@@ -243,7 +244,7 @@ def _jobs(_: Path, make: Any = JobStore) -> Iterator[Bench]:
 
         def usable() -> bool:
             try:
-                return store.result("alice", done) == expected
+                return bool(store.result("alice", done) == expected)
             except Exception as error:  # removed by a prune that was asked for in earnest
                 return getattr(error, "code", "") in ("result_expired", "not_found")
 
@@ -648,7 +649,7 @@ def _outbox(folder: Path) -> Iterator[Bench]:
         record(topic="events", payload={"n": 0}, event_id="dead")
         batch = outbox.claim()
         assert batch is not None
-        outbox.mark(batch, [MessageVerdict(batch.messages[0], "refused_for_good")])
+        outbox.mark(batch, [Delivery(batch.messages[0], "refused_for_good")])
         record(topic="events", payload={"n": 0}, event_id="first")
         record(topic="events", payload={"n": 0}, event_id="second")
         writer = OutboxWriter(outbox.database, outbox)
@@ -727,6 +728,7 @@ def _worker(folder: Path) -> Iterator[Bench]:
 SUBJECTS: Final[dict[str, Subject]] = {
     "canonical": _canonical,
     "catalog": _catalog,
+    "indexed_catalog": partial(_catalog, kind=IndexedCatalog),
     "concurrency": _concurrency,
     "jobs": _jobs,
     "living": _living,
@@ -751,6 +753,7 @@ SUBJECTS: Final[dict[str, Subject]] = {
 FUZZED: Final[dict[str, tuple[str, ...]]] = {
     "canonical": ("canonical", "byte_size", "digest"),
     "catalog": ("Tool", "Catalog", "ToolMap"),
+    "indexed_catalog": ("IndexedCatalog",),
     "concurrency": ("bounded_reads", "stream_reads"),
     "jobs": ("JobStore", "Operation"),
     "living": ("LivingStore",),
@@ -800,12 +803,13 @@ NOT_FUZZED: Final[dict[str, tuple[str, ...]]] = {
         "StreamingToolExecutor.statistics", "StreamingToolExecutor.updates", "IntentRecords.close", "Outbox.close",
         "Outbox.alarms", "Consumer.close", "Relay.run_pass", "ReplacementState.to_text", "SalesFile.close",
         "SalesFile.rows", "SalesFile.snapshot", "TokenBucket.put_back", "TokenBucket.succeeded", "TokenBucket.take",
-        "ToolRegistry.catalog", "Worker.close", "Worker.run_once", "Worker.stop", "abandoned",
+        "ToolMap.values", "ToolRegistry.catalog", "Worker.close", "Worker.run_once", "Worker.stop", "abandoned",
     ),
     "it gets what another part of the package has checked or made": (
-        "text_digest", "Tool.card", "Database.row", "Database.rows", "Transaction", "Pattern.found_in",
-        "CircuitBreaker.call", "judge", "blame", "Postings", "ToolIndex", "checked_async", "in_thread", "own", "until",
-        "leaves", "run",
+        "text_digest", "Tool.card", "IndexedToolMap", "Database.row", "Database.rows", "Transaction",
+        "Pattern.found_in",
+        "CircuitBreaker.call", "judge", "blame", "upkeep", "Postings", "ToolIndex", "checked_async", "in_thread", "own",
+        "until", "IndexedToolMap", "leaves", "run",
         "ToolRegistry.check", "is_async", "Places", "Stop", "HandlerSignature", "can_execute", "Attempt", "Held",
         "connect_then_read", "answer_within", "may_retry", "classify", "AdaptiveCaller", "pointer", "words_of",
         "failure_of", "cancelled_answer", "invalid_arguments", "ToolPipeline", "ToolList", "content_size",
@@ -814,7 +818,7 @@ NOT_FUZZED: Final[dict[str, tuple[str, ...]]] = {
         "select_fresh_to_replace", "ReplacementState.decide", "status_text", "WorkerLog", "log_path", "Heartbeat",
         "read_table", "export_key", "Exporter", "problems_of", "prefix_digests", "Turnstile", "Turn", "FairDatabase",
         "FairTransaction", "is_busy",
-        "ThreadProgress", "answer_of", "Summary", "CancelReceipt", "remarks", "export_sales",
+        "ThreadProgress", "answer_of", "Summary", "CancelReceipt",
         "IntentRecords.claim_in", "IntentRecords.complete", "IntentRecords.complete_in", "IntentRecords.doubt",
         "IntentRecords.doubt_in", "IntentRecords.fail_in", "IntentRecords.look", "IntentRecords.release",
         "IntentRecords.release_in", "IdempotencyStore.run_in", "Outbox.has_time", "Outbox.mark",
@@ -823,6 +827,7 @@ NOT_FUZZED: Final[dict[str, tuple[str, ...]]] = {
     ),
     "it is the check itself": (
         "Arguments", "is_unicode", "milliseconds", "need_transaction",
+        "are_names", "are_words", "is_label", "is_string", "is_text", "is_whole",
     ),
     "it wires parts together that are fuzzed by themselves": ("Gateway", "invoke_tool", "saga_demonstration"),
     "it starts or stops processes": ("ChildProcess", "ChildContext", "serve", "stop_process", "sigterm_is_a_request"),

@@ -4,7 +4,7 @@
     python -m chapter10 companions --group registry  one of them
     python -m chapter10 companions --group registry --predict
                                                      guess first, then run, then compare
-    python -m chapter10 companions --write           write the two reports anew
+    python -m chapter10 companions --write           write the reports anew
     python -m chapter10 companions --check           compare the reports with a new run
 
 The chapter has five experiments of its own, in `chapter10.experiments`, and its three reports stay as
@@ -63,8 +63,10 @@ AREAS: Final[Mapping[str, Area]] = {
 }
 """What a reader is asked before each group, by its name."""
 
-REPORTS: Final = ("companion-evidence.json", "companion-evidence.md")
-"""The files that `write_reports` writes."""
+_INDEX: Final = "companion-evidence.md"
+
+REPORTS: Final = ("companion-evidence.json", _INDEX, *(f"companion-{name}.md" for name in GROUPS))
+"""The files that `write_reports` writes: all figures, the index of the pages, and one page for each group."""
 
 CONTRACT: Final = (
     "Fixed scripts, orders and fault times show what the companions decide; they measure no model, no network "
@@ -87,12 +89,16 @@ the same bytes on any machine. The chapter's own five experiments are on the pag
 changes the other.
 
 ```text
-python -m chapter10 companions --write     write this page and the JSON file
+python -m chapter10 companions --write     write this page, the pages of the groups and the JSON file
 python -m chapter10 companions --check     compare them with a new run
 ```
 
 所有数值见 / all figures: [companion-evidence.json](companion-evidence.json).
-代码见 / the code: [experiments.py](../chapter10/lab/reader/companion_experiments.py).
+代码见 / the code: [companion_experiments.py](../chapter10/lab/reader/companion_experiments.py).
+
+| 组 / group | |
+|---|---|
+{groups}
 """
 
 
@@ -105,7 +111,7 @@ def run_companions() -> dict[str, Any]:
 
 
 def write_reports(directory: str | os.PathLike[str]) -> list[Path]:
-    """Run everything and write the two reports in `directory`, both or none; return their paths.
+    """Run everything and write the reports in `directory`, all or none; return their paths.
 
     Raises `OSError` when the folder cannot be written; the old files are left then.
     """
@@ -127,7 +133,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     one = parser.add_mutually_exclusive_group()
     one.add_argument("--group", choices=list(GROUPS), help="run one group; all of them without it")
-    one.add_argument("--write", action="store_true", help="write the two reports anew")
+    one.add_argument("--write", action="store_true", help="write the reports anew")
     one.add_argument("--check", action="store_true", help="compare the reports with a new run")
     add_options(parser)
     options = parser.parse_args(arguments)
@@ -166,20 +172,22 @@ def _run() -> tuple[dict[str, Any], dict[str, Scene]]:
 
 def _reports() -> dict[str, str]:
     evidence, scenes = _run()
-    return {"companion-evidence.json": json_text(evidence), "companion-evidence.md": _page(evidence, scenes)}
+    groups = "\n".join(f"| [{name}](companion-{name}.md) | {group.title} |" for name, group in GROUPS.items())
+    index = _HEAD.format(contract=evidence["contract"], groups=groups)
+    pages = (_page(name, figures, scenes[name]) for name, figures in evidence["groups"].items())
+    return dict(zip(REPORTS, (json_text(evidence), index, *pages), strict=True))
 
 
-def _page(evidence: Mapping[str, Any], scenes: Mapping[str, Scene]) -> str:
-    parts = [_HEAD.format(contract=evidence["contract"])]
-    for number, (name, figures) in enumerate(evidence["groups"].items(), 1):
-        group = GROUPS[name]
-        parts.append(f"## {number} {group.title}\n\n```text\npython -m chapter10 companions --group {name}\n```\n")
-        parts.append(group.text.format(**figures))
-        single = {key: value for key, value in figures.items() if key not in group.tables}
-        parts += [figures_table(single)] if single else []
-        parts += [f"`{key}`\n\n{_table(figures[key])}" for key in group.tables]
-        parts += pictures(scenes[name], group.target)
-    return "\n".join(parts)
+def _page(name: str, figures: Mapping[str, Any], scene: Scene) -> str:
+    """Return the page of one group: what it shows, its figures, its pictures."""
+    group = GROUPS[name]
+    parts = [f"# {group.title}\n\n[所有的组 / all groups]({_INDEX})\n"]
+    parts.append(f"```text\npython -m chapter10 companions --group {name}\n```\n")
+    parts.append(group.text.format(**figures))
+    single = {key: value for key, value in figures.items() if key not in group.tables}
+    parts += [figures_table(single)] if single else []
+    parts += [f"`{key}`\n\n{_table(figures[key])}" for key in group.tables]
+    return "\n".join(parts + pictures(scene, group.target))
 
 
 def _table(rows: Sequence[Mapping[str, Any]]) -> str:

@@ -26,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     areas = {**AREAS, **companion_experiments.AREAS}
     parser = argparse.ArgumentParser(prog="python -m chapter10 predict", allow_abbrev=False)
-    parser.add_argument("group", nargs="?", metavar="GROUP", choices=list(areas), help="what to guess about")
+    parser.add_argument("group", nargs="?", metavar="GROUP", choices=list(areas), help=f"one of {', '.join(areas)}")
     parser.add_argument("--lang", choices=LANGUAGES, help="the language of the list and of the questions")
     options, rest = parser.parse_known_args(arguments)
     if options.group is not None:
