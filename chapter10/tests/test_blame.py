@@ -14,7 +14,6 @@ import urllib.error
 from email.message import Message
 from typing import Final
 
-import chapter10
 from chapter10.canonical import CodedError
 from chapter10.companions.basics import blame as table
 from chapter10.companions.basics.blame import Blame, blame, in_doubt, may_be_done
@@ -33,6 +32,7 @@ from chapter10.companions.interruption.cancellation import ToolCancelled
 from chapter10.companions.retrying.circuit_breaker import CircuitOpenError
 from chapter10.companions.retrying.retry import ConnectFailed, ConnectTimedOut, ReadTimedOut
 from chapter10.database import StoreError
+from chapter10.tests.support import TOP
 
 ROOMS: Final = ("chapter10.canonical", "chapter10.database", "chapter10.jobs", "chapter10.companions")
 
@@ -174,7 +174,7 @@ class WhoseItIs(unittest.TestCase):
 
     def test_every_error_of_the_library_has_a_row(self) -> None:
         """None is judged as an error of an unknown kind, and no row names a class that is not there."""
-        for found in pkgutil.walk_packages(chapter10.__path__, "chapter10."):
+        for found in pkgutil.walk_packages([str(TOP / "chapter10")], "chapter10."):
             if found.name.startswith(ROOMS):
                 importlib.import_module(found.name)
         for name in table._ROWS:

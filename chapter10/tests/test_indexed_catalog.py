@@ -208,6 +208,13 @@ class IndexTests(unittest.TestCase):
                 catalog.search(word, {"p"})
                 self.assertEqual(set(kept), expected)
 
+    def test_an_integer_is_made_once_for_many_searches(self) -> None:
+        """The second search with a word finds what the first one made."""
+        catalog = IndexedCatalog(tool(f"t{number:02}", "u") for number in range(80))
+        catalog.search("u", {"p"})
+        with mock.patch.object(postings.Postings, "_make_bits", side_effect=AssertionError):
+            self.assertEqual(len(catalog.search("u", {"p"})), 3)
+
     def test_all_are_numbered_anew_past_the_bound_and_not_before(self) -> None:
         """The eleventh late name does it where ten may be late, and so does the gap that is one too many."""
         with mock.patch.object(postings, "MAX_LATE", 10):

@@ -248,6 +248,35 @@ class RecordTest(OutboxTestCase):
         self.record("undo", ordering_key="k", compensates="a")
         self.assert_code("event_conflict", lambda: self.record("undo", ordering_key="k", compensates="b"))
 
+    def test_what_was_taken_back_is_not_recorded_again_in_silence(self) -> None:
+        """A withdrawn or discarded event is refused, and with it the business write; one that was sent is known."""
+        self.record("withdrawn", "discarded", "sent")
+        self.outbox.withdraw("withdrawn")
+        self.receiver.refuses["discarded"] = PermanentRefusal("gone")
+        self.receiver.refuses["sent"] = RuntimeError()
+        self.passes(1)
+        self.receiver.refuses.clear()
+        self.passes(3, step_s=1)
+        self.outbox.discard("discarded")
+        self.outbox.archive(0)
+        for event_id in ("withdrawn", "discarded"):
+            self.assert_code("wrong_status", partial(self.record, event_id))
+        self.record("sent")
+        self.assertEqual("archived", self.status("sent"))
+
+    def test_equal_payloads_of_two_customers_are_two_events(self) -> None:
+        """Content names nothing: without an event id or a business key a message is refused, and with both as well."""
+        writer = self.writer()
+
+        def do(**more: Any) -> str:
+            return asyncio.run(writer.do_business_and_record(lambda db: None, {"welcome": True}, **more))
+
+        self.assert_code("business_key_needed", do)
+        self.assert_code("bad_input", lambda: do(event_id="e", business_key="k"))
+        first, second = do(business_key="customer-1"), do(business_key="customer-2")
+        self.assertNotEqual(first, second)
+        self.assertEqual((first, derive_event_id("payments", "customer-1")), (do(business_key="customer-1"), first))
+
     def test_a_message_may_be_due_later(self) -> None:
         """Not before its delay is over, and exactly then."""
         self.record("e", delay_s=2)

@@ -147,7 +147,8 @@ _RECORD: Final = (
     " ON CONFLICT (event_id) DO NOTHING"
 )
 _DUE: Final = (
-    "SELECT suspect, id, event_id, topic, payload, ordering_key, attempts, misses, coalesce(first_claimed_at, ?)"
+    "SELECT suspect, id, event_id, topic, payload, ordering_key, attempts, misses,"
+    " coalesce(first_claimed_at, ?) / 1000.0"
     " FROM outbox WHERE status = 'pending' AND turn = 1 AND next_attempt_at <= ? ORDER BY rank, id LIMIT ?"
 )
 _CLAIM: Final = (
@@ -163,10 +164,14 @@ _GIVE_BACK: Final = (
 _LATER: Final = (
     "UPDATE outbox SET status = 'pending', lease_until = NULL, next_attempt_at = :due, rank = max(rank, :due)"
 )
-_RETRY: Final = f"{_LATER}, suspect = 0, last_error = :error WHERE id = :id AND status = 'claimed' AND fence = :fence"
+_RETRY: Final = (
+    f"{_LATER}, suspect = 0, last_error = coalesce(nullif(:error, ''), last_error)"
+    " WHERE id = :id AND status = 'claimed' AND fence = :fence"
+)
 _HOLD: Final = _RETRY.replace("suspect = 0", "suspect = 0, misses = misses + 1, attempts = attempts - 1")
 _BURY: Final = (
-    "UPDATE outbox SET status = 'dead', lease_until = NULL, last_error = ?, ended_at = ?,"
+    "UPDATE outbox SET status = 'dead', lease_until = NULL,"
+    " last_error = coalesce(nullif(?, ''), last_error, 'held'), ended_at = ?,"
     f" turn = CASE WHEN ? THEN 1 END WHERE {_IS_OURS}"
 )
 _LEASE_OVER: Final = "status = 'claimed' AND lease_until <= ?"
@@ -316,7 +321,7 @@ class Outbox:
                 return None
             level = rows[0][0]
             taken = list(takewhile(lambda row: row[0] == level, rows[: (limit, FEW, 1)[level]]))
-            messages = tuple(Message(*row[1:8], row[8] / 1000) for row in taken)
+            messages = tuple(Message(*row[1:]) for row in taken)
             db.execute("UPDATE outbox_fence SET last = last + 1")
             fence: int = db.execute("SELECT last FROM outbox_fence").fetchone()[0]
             db.executemany(_CLAIM, [(now + lease, lease, fence, now, message.id) for message in messages])

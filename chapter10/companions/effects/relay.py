@@ -248,8 +248,7 @@ class Relay:
         finally:
             for turn in passes:
                 turn.cancel()
-            left = asyncio.gather(*passes, return_exceptions=True)
-            await until(left, self._send_s + 2 * self._grace_s)
+            await until(asyncio.gather(*passes, return_exceptions=True), self._send_s + 2 * self._grace_s)
             self._stop = None
 
     async def wait_for(self, event_id: str, timeout_s: float) -> str:
@@ -299,7 +298,7 @@ class Relay:
             return
         to = self._receiver(message)
         if len(self._unanswered.get(to, ())) >= _UNANSWERED and self._at.get(to, 0) >= max(self._in_flight // 2, 1):
-            told.append(self._held(message, "receiver_busy", None))
+            told.append(self._held(message, "", None))  # its last error stays
             return
         self._at[to] = self._at.get(to, 0) + 1
         try:

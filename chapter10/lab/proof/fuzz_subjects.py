@@ -33,7 +33,7 @@ from chapter10.companions.effects.idempotency import (
     ttl_for,
 )
 from chapter10.companions.effects.outbox import Consumer, Outbox, OutboxWriter, Relay, derive_event_id, growing_delay
-from chapter10.companions.effects.outbox import Verdict as MessageVerdict
+from chapter10.companions.effects.outbox import Delivery
 from chapter10.companions.finding.indexed_catalog import IndexedCatalog
 from chapter10.companions.finding.tool_list import parse_tool_list, read_tool_list
 from chapter10.companions.interruption.budget import Budget, run_within, tool_with_budget
@@ -651,7 +651,7 @@ def _outbox(folder: Path) -> Iterator[Bench]:
         record(topic="events", payload={"n": 0}, event_id="dead")
         batch = outbox.claim()
         assert batch is not None
-        outbox.mark(batch, [MessageVerdict(batch.messages[0], "refused_for_good")])
+        outbox.mark(batch, [Delivery(batch.messages[0], "refused_for_good")])
         record(topic="events", payload={"n": 0}, event_id="first")
         record(topic="events", payload={"n": 0}, event_id="second")
         writer = OutboxWriter(outbox.database, outbox)
@@ -810,9 +810,8 @@ NOT_FUZZED: Final[dict[str, tuple[str, ...]]] = {
     "it gets what another part of the package has checked or made": (
         "text_digest", "Tool.card", "IndexedToolMap", "Database.row", "Database.rows", "Transaction",
         "Pattern.found_in",
-        "CircuitBreaker.call", "judge", "blame", "in_doubt", "may_be_done",
-        "Postings", "ToolIndex", "checked_async", "in_thread", "own", "until",
-        "leaves", "run",
+        "CircuitBreaker.call", "judge", "blame", "in_doubt", "may_be_done", "upkeep", "Postings", "ToolIndex",
+        "checked_async", "in_thread", "own", "until", "leaves", "run",
         "ToolRegistry.check", "is_async", "Places", "Stop", "HandlerSignature", "can_execute", "Attempt", "Held",
         "connect_then_read", "answer_within", "may_retry", "classify", "AdaptiveCaller", "pointer", "words_of",
         "failure_of", "cancelled_answer", "invalid_arguments", "ToolPipeline", "ToolList", "content_size",
