@@ -68,6 +68,7 @@ from typing import Any, Final, Literal
 
 from chapter10.canonical import canonical
 from chapter10.catalog import BUDGET_BYTES, MAX_QUERY, Catalog, CatalogError, Grants, Tool
+from chapter10.companions.basics.blame import in_doubt
 from chapter10.companions.basics.tasks import leaves
 from chapter10.companions.finding.tool_list import words_of
 from chapter10.companions.schemas.schema import (
@@ -741,7 +742,7 @@ def _codes_of(error: BaseException) -> set[str]:
     for leaf in leaves(error):
         if isinstance(leaf, PermissionError):
             codes.add("forbidden")
-        elif isinstance(leaf, ConnectionError | TimeoutError):
+        elif isinstance(leaf, ConnectionError | TimeoutError) or in_doubt(leaf):
             codes.add("transient_failure")
         else:
             codes.add("tool_failure")

@@ -33,7 +33,7 @@ from chapter10.companions.effects.idempotency import (
     ttl_for,
 )
 from chapter10.companions.effects.outbox import Consumer, Outbox, OutboxWriter, Relay, derive_event_id, growing_delay
-from chapter10.companions.effects.outbox import Verdict as MessageVerdict
+from chapter10.companions.effects.outbox import Delivery
 from chapter10.companions.finding.indexed_catalog import IndexedCatalog
 from chapter10.companions.finding.ranking import Ranking
 from chapter10.companions.finding.tool_list import parse_tool_list, read_tool_list
@@ -649,6 +649,8 @@ def _idempotency(_: Path) -> Iterator[Bench]:
             _verb(partial(store.fail, claim), "fail", code="card_declined", detail={"a": 1}),
             _verb(lambda kind, value, fence: store.settle(lost, Verdict(kind, value), fence=fence),
                   "settle", kind="done", value={"a": 1}, fence=doubtful.fence),
+            _verb(lambda key, fence: store.settle_by_name("pay", "-", key, Verdict("unknown"), fence=fence),
+                  "settle_by_name", key="k", fence=1),
             _verb(store.unsettled, limit=10),
             _verb(store.sweep, limit=10),
             _verb(make_intent, namespace="pay", arguments={"order": "1", "n": [1]}, owner="-", fields=["order"],
@@ -677,7 +679,7 @@ def _outbox(folder: Path) -> Iterator[Bench]:
         record(topic="events", payload={"n": 0}, event_id="dead")
         batch = outbox.claim()
         assert batch is not None
-        outbox.mark(batch, [MessageVerdict(batch.messages[0], "refused_for_good")])
+        outbox.mark(batch, [Delivery(batch.messages[0], "refused_for_good")])
         record(topic="events", payload={"n": 0}, event_id="first")
         record(topic="events", payload={"n": 0}, event_id="second")
         writer = OutboxWriter(outbox.database, outbox)
@@ -838,8 +840,8 @@ NOT_FUZZED: Final[dict[str, tuple[str, ...]]] = {
     "it gets what another part of the package has checked or made": (
         "text_digest", "Tool.card", "IndexedToolMap", "Database.row", "Database.rows", "Transaction",
         "Pattern.found_in",
-        "CircuitBreaker.call", "judge", "Postings", "ToolIndex", "checked_async", "in_thread", "own", "until",
-        "IndexedToolMap", "leaves", "run",
+        "CircuitBreaker.call", "judge", "blame", "in_doubt", "may_be_done", "upkeep", "Postings", "ToolIndex",
+        "checked_async", "in_thread", "own", "until", "leaves", "run",
         "ToolRegistry.check", "is_async", "Places", "Stop", "HandlerSignature", "can_execute", "Attempt", "Held",
         "connect_then_read", "answer_within", "may_retry", "classify", "AdaptiveCaller", "pointer", "words_of",
         "terms", "stem", "is_pair", "first_sentence", "rarity", "places",
