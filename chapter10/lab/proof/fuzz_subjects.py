@@ -32,8 +32,15 @@ from chapter10.companions.effects.idempotency import (
     make_intent,
     ttl_for,
 )
-from chapter10.companions.effects.outbox import Consumer, Outbox, OutboxWriter, Relay, derive_event_id, growing_delay
-from chapter10.companions.effects.outbox import Delivery
+from chapter10.companions.effects.outbox import (
+    Consumer,
+    Delivery,
+    Outbox,
+    OutboxWriter,
+    Relay,
+    derive_event_id,
+    growing_delay,
+)
 from chapter10.companions.finding.indexed_catalog import IndexedCatalog
 from chapter10.companions.finding.ranking import Ranking
 from chapter10.companions.finding.tool_list import parse_tool_list, read_tool_list
