@@ -1,14 +1,16 @@
 """chapter10: how an agent finds a tool, calls it, and stays responsible for work that outlives the request.
 
-The path, in reading order; import from the module that owns a name, nothing is re-exported here:
+Six files are the chapter, in reading order; import from the module that owns a name, nothing is re-exported:
 
+    quickstart   one job, its receipt first
     catalog      which tools exist, which may be found, which are loaded, which may run now
     concurrency  independent reads, a few at a time
+    database     one SQLite file, one transaction a write
     jobs         work that outlives the request
     experiments  wires them together and writes down what happened
 
-Below them stand `canonical` and `database`; beside them `companions` (what surrounds the three, one
-idea a file) and `lab` (what a reader uses to learn). Start with `python -m chapter10`.
+Beneath them stand `canonical` (one form for each value) and `limits` (what may come in); above them the rooms of
+`companions`, for real programs, and of `lab`, to learn in. Start with `python -m chapter10`.
 """
 
 import sys

@@ -1,9 +1,10 @@
 """One process that dies while it writes: it opens a store, makes a call, and is killed before a statement of it.
 
-    python -m chapter10.tests.job_killed CALL PATH NUMBER
+    python -m chapter10.tests.job_killed STORE CALL PATH NUMBER
 
-SIGKILL comes right before statement `NUMBER` of the call; `opening` counts the statements of the opening instead. A
-process that got through ends as well, right after, with everything open and exit code 3.
+`STORE` is the name of its class. SIGKILL comes right before statement `NUMBER` of the call; `opening` counts the
+statements of the opening instead. A process that got through ends as well, right after, with everything open and exit
+code 3.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from pathlib import Path
 from typing import Any, Final
 from unittest import mock
 
+from chapter10.companions.work.living_store import LivingStore
 from chapter10.jobs import JobStore
-from chapter10.tests.job_support import AUGUST, REPORT, WRITES
+from chapter10.tests.job_support import AUGUST, REPORT, writes_of
 
 __all__ = ["GOT_THROUGH", "OPENING", "WHOLE_LIFE", "whole_life"]
 
@@ -36,15 +38,16 @@ def whole_life(store: JobStore) -> None:
     store.finish(1, 1, REPORT, now=3)
 
 
-CALLS: Final[dict[str, Callable[[JobStore], object]]] = {
+STORES: Final = {"JobStore": JobStore, "LivingStore": LivingStore}
+CALLS: Final[dict[str, Callable[[Any], object]]] = {
     OPENING: lambda store: None,
     WHOLE_LIFE: whole_life,
-    **{write.name: write.call for write in WRITES},
+    **{write.name: write.call for write in writes_of(LivingStore)},
 }
 
 
 def main() -> None:
-    call, path, left = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
+    make, call, path, left = STORES[sys.argv[1]], sys.argv[2], Path(sys.argv[3]), int(sys.argv[4])
 
     def die_at_zero(statement: str) -> None:
         nonlocal left
@@ -58,7 +61,7 @@ def main() -> None:
         return connection
 
     with mock.patch("sqlite3.connect", traced if call == OPENING else CONNECT):
-        store = JobStore(path)
+        store = make(path)
     store.db.set_trace_callback(die_at_zero)
     CALLS[call](store)
     os._exit(GOT_THROUGH)

@@ -1,8 +1,9 @@
 """One process of a race: it opens what it needs, says `ready`, waits for a line, runs, and prints what it got.
 
-    python -m chapter10.tests.job_racer VERB PATH NUMBER COUNT
+    python -m chapter10.tests.job_racer STORE VERB PATH NUMBER COUNT
 
-`NUMBER` tells the racers apart, `COUNT` is how much each has to do. The answer is one line of JSON.
+`STORE` is the name of its class, `NUMBER` tells the racers apart, `COUNT` is how much each has to do. The answer is
+one line of JSON.
 """
 
 from __future__ import annotations
@@ -13,13 +14,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
+from chapter10.companions.work.living_store import LivingStore
 from chapter10.database import StoreError
 from chapter10.jobs import JobError, JobStore
 
 AUGUST: Final = {"month": "2026-08"}
 
 
-def claim_next(store: JobStore, number: int, count: int) -> list[Any]:
+def claim_next(store: LivingStore, number: int, count: int) -> list[Any]:
     """Claim whatever is due until nothing is left."""
     got = []
     while (claimed := store.claim_next(now=1, lease=50)) is not None:
@@ -71,19 +73,21 @@ def cancel_or_finish(store: JobStore, number: int, count: int) -> list[Any]:
     return got
 
 
-RACES: Final[dict[str, Callable[[JobStore, int, int], list[Any]]]] = {
+STORES: Final = {"JobStore": JobStore, "LivingStore": LivingStore}
+RACES: Final[dict[str, Callable[[Any, int, int], list[Any]]]] = {
     race.__name__: race for race in (claim_next, claim_each, live, submit, submit_same, cancel_or_finish)
 }
 
 
 def main() -> None:
-    verb, path, number, count = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
+    make, verb, path = STORES[sys.argv[1]], sys.argv[2], Path(sys.argv[3])
+    number, count = int(sys.argv[4]), int(sys.argv[5])
     if verb == "open":  # the opening itself is the race
         wait_for_the_start()
-        with JobStore(path) as store:
+        with make(path) as store:
             answer: list[Any] = [store.submit(f"owner-{number}", "key", AUGUST, now=0)]
     else:
-        with JobStore(path, busy_seconds=60) as store:
+        with make(path, busy_seconds=60) as store:
             wait_for_the_start()
             answer = RACES[verb](store, number, count)
     print(json.dumps(answer), flush=True)

@@ -6,14 +6,15 @@ import functools
 import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
+from chapter10.companions.work.living_store import LivingStore
 from chapter10.database import BUSY_SECONDS
 from chapter10.jobs import JobError, JobStore, LostLease, Operation
 from chapter10.tests.job_checker import Contents, contents, violations
 from chapter10.tests.support import FolderTestCase
 
-__all__ = ["AUGUST", "JULY", "REPORT", "WRITES", "JobTestCase", "Write", "anything"]
+__all__ = ["AUGUST", "JULY", "REPORT", "WRITES", "JobTestCase", "LivingTestCase", "Write", "anything", "writes_of"]
 
 AUGUST: Final = {"month": "2026-08"}
 JULY: Final = {"month": "2026-07"}
@@ -31,8 +32,8 @@ class Write(NamedTuple):
     """
 
     name: str
-    prepare: Callable[[JobStore], object]
-    call: Callable[[JobStore], Any]
+    prepare: Callable[[Any], object]
+    call: Callable[[Any], Any]
     answer: Any
     repeated: Any
 
@@ -75,14 +76,9 @@ _NOTHING: Final = dict.fromkeys(_SWEPT, 0)
 
 WRITES: Final = (
     Write("submit", lambda s: None, lambda s: s.submit("alice", "k", AUGUST, now=0), 1, 1),
-    Write("submit many", lambda s: None, lambda s: s.submit_many("alice", _BATCH, now=0), [1, 2, 1], [1, 2, 1]),
     Write("claim", _queued, lambda s: s.claim(1, now=1), 1, None),
     Write("claim after a lost lease", _running, lambda s: s.claim(1, now=11), 2, None),
     Write("claim of a dead job", _last_attempt, lambda s: s.claim(1, now=50), None, None),
-    Write("claim next", _queued, lambda s: s.claim_next(now=1), (1, 1), None),
-    Write("claim next past dead jobs", _several_dead, lambda s: s.claim_next(now=12), None, None),
-    Write("renew", _running, lambda s: s.renew(1, 1, now=2, lease=50), "running", "running"),
-    Write("renew past the deadline", _running, lambda s: s.renew(1, 1, now=100), "failed", "failed"),
     Write("progress", _running, lambda s: s.progress(1, 1, 1, 2, now=2), True, True),
     Write("progress of a cancelled job", _cancel_requested, lambda s: s.progress(1, 1, 1, 2, now=2), False, False),
     Write("finish", _running, lambda s: s.finish(1, 1, REPORT, now=2), True, False),
@@ -92,6 +88,15 @@ WRITES: Final = (
     Write("fail to retry", _running, lambda s: s.fail(1, 1, "temporary", now=2, retry_after=1), "queued", "queued"),
     Write("cancel in line", _queued, lambda s: s.cancel("alice", 1), "cancelled", "cancelled"),
     Write("cancel while running", _running, lambda s: s.cancel("alice", 1), "cancel_requested", "cancel_requested"),
+)
+"""Every way in which the chapter's store writes, each from a state of its own."""
+
+_LIVING_WRITES: Final = (
+    Write("submit many", lambda s: None, lambda s: s.submit_many("alice", _BATCH, now=0), [1, 2, 1], [1, 2, 1]),
+    Write("claim next", _queued, lambda s: s.claim_next(now=1), (1, 1), None),
+    Write("claim next past dead jobs", _several_dead, lambda s: s.claim_next(now=12), None, None),
+    Write("renew", _running, lambda s: s.renew(1, 1, now=2, lease=50), "running", "running"),
+    Write("renew past the deadline", _running, lambda s: s.renew(1, 1, now=100), "failed", "failed"),
     Write("sweep", _several_dead, lambda s: s.sweep(now=12), _SWEPT, _NOTHING),
     Write(
         "prune",
@@ -101,25 +106,36 @@ WRITES: Final = (
         {"results": 0, "keys": 0},
     ),
 )
-"""Every way in which the store writes, each from a state of its own."""
+"""And those that only the living store has."""
+
+
+def writes_of(make: type[JobStore]) -> tuple[Write, ...]:
+    """Return every way in which stores of this class write."""
+    return (*WRITES, *_LIVING_WRITES) if issubclass(make, LivingStore) else WRITES
 
 
 @functools.cache
-def _new_file() -> bytes:
+def _new_file(make: type[JobStore]) -> bytes:
     """Return the bytes of a store that was just made; making it anew for each test would wait for the disk."""
     with tempfile.TemporaryDirectory(prefix="chapter10-") as folder:
         path = Path(folder) / "jobs.db"
-        JobStore(path).close()
+        make(path).close()
         return path.read_bytes()
 
 
 class JobTestCase(FolderTestCase):
-    """A store at `self.path`; after each test the checker looks at the file from a connection of its own."""
+    """A store of class `make` at `self.path`; after each test the checker looks at its file from outside.
+
+    With `also_on(LivingStore)` the same tests run on the living store too.
+    """
+
+    make: ClassVar[Any] = JobStore
+    store: Any
 
     def setUp(self) -> None:
         super().setUp()
         self.path = self.folder / "jobs.db"
-        self.path.write_bytes(_new_file())
+        self.path.write_bytes(_new_file(self.make))
         self.addCleanup(self._check)
         self.store = self.open()
 
@@ -127,9 +143,9 @@ class JobTestCase(FolderTestCase):
         if self.path.exists():
             self.assertEqual([], violations(self.path))
 
-    def open(self, operations: Iterable[Operation] = (), busy_seconds: float = BUSY_SECONDS) -> JobStore:
+    def open(self, operations: Iterable[Operation] = (), busy_seconds: float = BUSY_SECONDS) -> Any:
         """Open another store on the same file, closed at the end of the test."""
-        store = JobStore(self.path, operations, busy_seconds=busy_seconds)
+        store = self.make(self.path, operations, busy_seconds=busy_seconds)
         self.addCleanup(store.close)
         # Waiting for the disk is most of what these tests would do. That a store waits for it is tested
         # in `test_database`, and the races and kills run stores that do.
@@ -138,11 +154,12 @@ class JobTestCase(FolderTestCase):
 
     def submit(self, key: str = "august-report", owner: str = "alice", *, now: float = 0, **options: Any) -> int:
         """Submit the report of August."""
-        return self.store.submit(owner, key, AUGUST, now=now, **options)
+        job_id: int = self.store.submit(owner, key, AUGUST, now=now, **options)
+        return job_id
 
     def claim(self, job_id: int, *, now: float = 1, lease: float = 10) -> int:
         """Claim a job that is there to be had."""
-        attempt = self.store.claim(job_id, now=now, lease=lease)
+        attempt: int | None = self.store.claim(job_id, now=now, lease=lease)
         assert attempt is not None
         return attempt
 
@@ -182,6 +199,19 @@ class JobTestCase(FolderTestCase):
     def kinds(self, job_id: int, owner: str = "alice") -> list[str]:
         return [event["kind"] for event in self.store.events(owner, job_id)]
 
+    def deliveries(self, job_id: int, attempt: int, now: float) -> list[Callable[[], object]]:
+        """Return every call by which the worker of an attempt writes."""
+        store, given = self.store, (job_id, attempt)
+        calls: list[Callable[[], object]] = [
+            lambda: store.progress(*given, 1, 2, now=now),
+            lambda: store.fail(*given, "other", now=now),
+            lambda: store.fail(*given, "other", now=now, retry_after=1),
+            lambda: store.finish(*given, REPORT, now=now),
+        ]
+        if isinstance(store, LivingStore):
+            calls.append(lambda: store.renew(*given, now=now))
+        return calls
+
     def contents(self) -> Contents:
         """Return every row, as another connection sees it."""
         return contents(self.path)
@@ -196,3 +226,10 @@ class JobTestCase(FolderTestCase):
         self.assertEqual(code in ("stale_attempt", "lease_expired"), isinstance(error, LostLease))
         self.assertEqual(before, self.contents())
         return error
+
+
+class LivingTestCase(JobTestCase):
+    """The same with the living store: for what only that one has, and for who needs it."""
+
+    make = LivingStore
+    store: LivingStore

@@ -17,7 +17,7 @@ from unittest import mock
 
 from chapter10.lab.console.textio import main_guard
 
-__all__ = ["Ended", "run_here"]
+__all__ = ["Ended", "Terminal", "run_here"]
 
 
 class Ended(NamedTuple):
@@ -26,6 +26,16 @@ class Ended(NamedTuple):
     code: int
     out: str
     errors: str
+
+
+class Terminal(io.StringIO):
+    """A standard output that a person reads."""
+
+    encoding = "utf-8"
+
+    def isatty(self) -> bool:
+        """Say that it is a terminal."""
+        return True
 
 
 def run_here(words: Sequence[str], *, encoding: str = "utf-8") -> Ended:

@@ -60,6 +60,18 @@ class FolderTestCase(unittest.TestCase):
         self.addCleanup(shutil.rmtree, self.folder)
 
 
+def also_on(make: type[Any]) -> Callable[[type[T]], type[T]]:
+    """Run the tests of a case a second time with another `make`: beside `Case` there is `CaseOnMake`."""
+
+    def twice(case: type[T]) -> type[T]:
+        name = f"{case.__name__}On{make.__name__}"
+        second = type(name, (case,), {"make": make, "__module__": case.__module__, "__doc__": case.__doc__})
+        setattr(sys.modules[case.__module__], name, second)
+        return case
+
+    return twice
+
+
 class ManualClock:
     """A clock that stands still until a test moves it; `sleep` moves it and keeps what was asked."""
 
@@ -85,8 +97,13 @@ def defaults(function: Any) -> dict[str, Any]:
 
 
 def child_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the environment of a child that imports this package from any working folder."""
+    """Return the environment of a child that imports this package from any working folder and speaks UTF-8.
+
+    On a Chinese Windows a child would speak code page 936 and its reader would not understand it; a test of a console
+    says which one in `extra`.
+    """
     environment = dict(os.environ)
+    environment["PYTHONIOENCODING"] = "utf-8"
     environment["PYTHONPATH"] = str(TOP)
     environment.setdefault("TMPDIR", tempfile.gettempdir())
     environment.update(extra or {})

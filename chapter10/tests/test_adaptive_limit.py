@@ -23,10 +23,7 @@ class Quantiles(unittest.TestCase):
     """The tail, and why the mean says little."""
 
     def test_a_quantile_is_one_of_the_values(self) -> None:
-        """Of 1 to 100 the 95th percentile is 95 and the 99th is 99; of one value everything is that.
-
-        Claims: I4-084.
-        """
+        """Of 1 to 100 the 95th percentile is 95 and the 99th is 99; of one value everything is that. Claims: I4-084."""
         values = [float(value) for value in range(100, 0, -1)]
         self.assertEqual([quantile(values, share) for share in (0.01, 0.5, 0.95, 0.99, 1)], [1, 50, 95, 99, 100])
         self.assertEqual(quantile([7.0], 0.01), 7.0)
@@ -85,19 +82,13 @@ class TheLimit(unittest.TestCase):
         self.assertEqual((MAX_LIMIT, MAX_LIMIT), (wide.limit, narrow.limit))
 
     def test_a_tail_that_grows_a_little_is_no_jump(self) -> None:
-        """Up to twice the baseline it goes on rising.
-
-        Claims: I4-083.
-        """
+        """Up to twice the baseline it goes on rising. Claims: I4-083."""
         limit = AdaptiveLimit(1, 20, window=10)
         self.feed(limit, 0.2)
         self.assertEqual(self.feed(limit, 0.2 * JUMP), 3)
 
     def test_it_stays_within_its_bounds_whatever_comes(self) -> None:
-        """Ten thousand random answers never lead out of 2 to 9.
-
-        Claims: I4-083.
-        """
+        """Ten thousand random answers never lead out of 2 to 9. Claims: I4-083."""
         dice = random.Random(5)
         limit = AdaptiveLimit(2, 9, window=10)
         seen = set()

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import gc
 import json
 import threading
 import unittest
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 
 from chapter10.companions.basics.tasks import abandoned
@@ -36,9 +37,8 @@ from chapter10.companions.interruption.cancellation import (
     in_thread,
 )
 from chapter10.database import StoreError
-from chapter10.tests import faulty_resilience as faulty
 from chapter10.tests.support import FolderTestCase, ManualClock, defaults
-from chapter10.tests.virtual_time import VirtualLoop, pause, run_virtual
+from chapter10.tests.virtual_time import VirtualLoop, pause, run_virtual, virtual
 
 
 async def until_done(task: asyncio.Future[Any]) -> None:
@@ -50,10 +50,7 @@ class Tokens(unittest.TestCase):
     """A request that goes down the tree, once, with its first reason."""
 
     def test_a_cancel_reaches_everything_below_and_nothing_above(self) -> None:
-        """Parents and children are made at run time, to any depth.
-
-        Claims: I4-003, I4-021.
-        """
+        """Parents and children are made at run time, to any depth. Claims: I4-003, I4-021."""
         top = CancelToken()
         middle, sister = top.child(), top.child()
         deep = [middle.child()]
@@ -110,13 +107,17 @@ class Tokens(unittest.TestCase):
             (str(error), error.code, error.reason, error.__cause__), ("cancelled", "cancelled", "user", cause)
         )
 
-    def test_bad_reasons_are_refused(self) -> None:
+    def test_a_reason_is_a_text_of_up_to_two_hundred_characters(self) -> None:
         """No text, an empty one and one that is too long are `bad_input`, and nothing is cancelled."""
-        token = CancelToken()
-        for reason in (None, 7, "", "x" * 201):
+        for wrong in (None, 7, "", "x" * 201):
+            token = CancelToken()
             with self.assertRaises(CancellationError):
-                token.cancel(reason)  # type: ignore[arg-type]
-        self.assertFalse(token.is_cancelled())
+                token.cancel(wrong)  # type: ignore[arg-type]
+            self.assertFalse(token.is_cancelled())
+        for reason in ("x", "x" * 200):
+            token = CancelToken()
+            self.assertTrue(token.cancel(reason))
+            self.assertEqual(token.reason, reason)
 
     def test_the_limits_and_defaults_are_the_published_ones(self) -> None:
         """A second of grace and of polling, fifty items, steps of 8 KiB, a tenth of a second that may block."""
@@ -132,13 +133,6 @@ class Tokens(unittest.TestCase):
         )
         self.assertEqual([defaults(each) for each in (checked, checked_async)], [{"every": 50}] * 2)
 
-    def test_the_longest_reason_is_taken(self) -> None:
-        """Two hundred characters, and one."""
-        for reason in ("x", "x" * 200):
-            token = CancelToken()
-            self.assertTrue(token.cancel(reason))
-            self.assertEqual(token.reason, reason)
-
     def test_a_check_point_looks_before_and_after_its_turn(self) -> None:
         """What was cancelled before gives nobody a turn; what is cancelled in the turn does not go on."""
         token = CancelToken()
@@ -150,11 +144,9 @@ class Tokens(unittest.TestCase):
         with self.assertRaises(ToolCancelled):
             token.checkpoint().send(None)
 
-    def test_nodes_stop_at_their_next_check_point(self) -> None:
-        """Nodes that share a token go on until they look, and no further.
-
-        Claims: I4-021, I4-022.
-        """
+    @virtual
+    async def test_nodes_stop_at_their_next_check_point(self, loop: VirtualLoop) -> None:
+        """Nodes that share a token go on until they look, and no further. Claims: I4-021, I4-022."""
         token = CancelToken()
         seen: list[str] = []
 
@@ -166,18 +158,16 @@ class Tokens(unittest.TestCase):
                     token.cancel("parent_timed_out")
                     seen.append("cancelled")
 
-        async def main(loop: VirtualLoop) -> None:
-            results = await asyncio.gather(node("a", 9), node("b", 9), return_exceptions=True)
-            self.assertEqual([type(result) for result in results], [ToolCancelled, ToolCancelled])
-
-        run_virtual(main)
+        results = await asyncio.gather(node("a", 9), node("b", 9), return_exceptions=True)
+        self.assertEqual([type(result) for result in results], [ToolCancelled, ToolCancelled])
         self.assertEqual(seen, ["a0", "b0", "a1", "cancelled"])
 
 
 class Holders(unittest.TestCase):
     """Work that a token stops."""
 
-    def test_work_is_stopped_and_cleans_up(self) -> None:
+    @virtual
+    async def test_work_is_stopped_and_cleans_up(self, loop: VirtualLoop) -> None:
         """At the next await the work gets its cancel, closes its file, and then the caller is told.
 
         Claims: I4-008, I4-025.
@@ -191,34 +181,15 @@ class Holders(unittest.TestCase):
                 await pause(0.5)
                 seen.append("closed")
 
-        async def main(loop: VirtualLoop) -> None:
-            token = CancelToken()
-            loop.call_later(3, token.cancel, "user")
-            with self.assertRaises(ToolCancelled) as caught:
-                await token.run(work)
-            self.assertEqual((caught.exception.reason, loop.time()), ("user", 1003.5))
-
-        run_virtual(main)
+        token = CancelToken()
+        loop.call_later(3, token.cancel, "user")
+        with self.assertRaises(ToolCancelled) as caught:
+            await token.run(work)
+        self.assertEqual((caught.exception.reason, loop.time()), ("user", 1003.5))
         self.assertEqual(seen, ["closed"])
 
-    def test_what_it_returned_all_the_same_is_known(self) -> None:
-        """Work that finishes after the request has had its effect."""
-
-        async def work() -> str:
-            with contextlib.suppress(asyncio.CancelledError):
-                await pause(600)
-            return "charged"
-
-        async def main(loop: VirtualLoop) -> None:
-            token = CancelToken()
-            loop.call_later(3, token.cancel)
-            with self.assertRaises(ToolCancelled) as caught:
-                await token.run(work)
-            self.assertEqual(caught.exception.late_value, ("charged",))
-
-        run_virtual(main)
-
-    def test_pushing_a_cancel_is_bounded_work(self) -> None:
+    @virtual
+    async def test_pushing_a_cancel_is_bounded_work(self, loop: VirtualLoop) -> None:
         """One child refuses, one is finished, one obeys: one cancel each, and after the grace it is over."""
         pushes: list[str] = []
 
@@ -230,25 +201,26 @@ class Holders(unittest.TestCase):
                 except asyncio.CancelledError:
                     pushes.append("refused")
 
-        async def main(loop: VirtualLoop) -> None:
-            token = CancelToken()
-            tasks = [
-                loop.create_task(token.run(refuses)),
-                loop.create_task(token.run(lambda: pause(0))),
-                loop.create_task(token.run(lambda: pause(600))),
-            ]
-            await pause(5)
-            token.cancel("user")
-            await asyncio.wait(tasks)
-            self.assertEqual([type(task.exception()) for task in tasks], [ToolCancelled, type(None), ToolCancelled])
-            self.assertEqual((loop.time(), len(abandoned())), (1006, 1))
-            await until_done(next(iter(abandoned())))
-
-        run_virtual(main)
+        token = CancelToken()
+        tasks = [
+            loop.create_task(token.run(refuses)),
+            loop.create_task(token.run(lambda: pause(0))),
+            loop.create_task(token.run(lambda: pause(600))),
+        ]
+        await pause(5)
+        token.cancel("user")
+        await asyncio.wait(tasks)
+        self.assertEqual([type(task.exception()) for task in tasks], [ToolCancelled, type(None), ToolCancelled])
+        self.assertEqual((loop.time(), len(abandoned())), (1006, 1))
+        await until_done(next(iter(abandoned())))
         self.assertEqual(pushes, ["refused"])
 
-    def test_values_and_errors_come_through(self) -> None:
-        """Without a cancel `run` is a plain call; a cancel inside the work is an error and not ours."""
+    @virtual
+    async def test_values_and_errors_come_through(self, loop: VirtualLoop) -> None:
+        """Without a cancel `run` is a plain call; a cancel inside the work is an error and not ours.
+
+        Work that finishes after the request has had its effect: what it returned all the same is known.
+        """
         token = CancelToken()
 
         async def fails() -> None:
@@ -257,75 +229,61 @@ class Holders(unittest.TestCase):
         async def torn() -> None:
             raise asyncio.CancelledError
 
-        async def main(loop: VirtualLoop) -> None:
-            self.assertEqual(await token.run(lambda: asyncio.sleep(0, "value")), "value")
-            with self.assertRaises(KeyError):
-                await token.run(fails)
-            with self.assertRaises(ToolCancelled) as caught:
-                await token.run(torn)
-            self.assertEqual(caught.exception.reason, "cancelled_inside")
+        async def late() -> str:
+            with contextlib.suppress(asyncio.CancelledError):
+                await pause(600)
+            return "charged"
 
-        run_virtual(main)
+        self.assertEqual(await token.run(lambda: asyncio.sleep(0, "value")), "value")
+        with self.assertRaises(KeyError):
+            await token.run(fails)
+        with self.assertRaises(ToolCancelled) as caught:
+            await token.run(torn)
+        self.assertEqual(caught.exception.reason, "cancelled_inside")
         self.assertEqual(len(token._waiting), 0)
+        loop.call_later(3, token.cancel)
+        with self.assertRaises(ToolCancelled) as caught:
+            await token.run(late)
+        self.assertEqual(caught.exception.late_value, ("charged",))
 
-    def test_a_cancel_of_the_caller_goes_on(self) -> None:
+    @virtual
+    async def test_a_cancel_of_the_caller_goes_on(self, loop: VirtualLoop) -> None:
         """The work is stopped, the token is as it was, and the caller ends as cancelled."""
+        token = CancelToken()
+        task = loop.create_task(token.run(lambda: pause(600)))
+        await pause(1)
+        task.cancel()
+        await until_done(task)
+        self.assertTrue(task.cancelled())
+        self.assertFalse(token.is_cancelled())
 
-        async def main(loop: VirtualLoop) -> None:
-            token = CancelToken()
-            task = loop.create_task(token.run(lambda: pause(600)))
-            await pause(1)
-            task.cancel()
-            await until_done(task)
-            self.assertTrue(task.cancelled())
-            self.assertFalse(token.is_cancelled())
-
-        run_virtual(main)
-
-    def test_a_cancel_from_a_thread_wakes_a_sleeping_loop(self) -> None:
+    @virtual
+    async def test_a_cancel_from_a_thread_wakes_a_sleeping_loop(self, loop: VirtualLoop) -> None:
         """Nothing else would wake it: there is no timer, and the waiter is told the reason."""
+        token = CancelToken()
+        thread = threading.Thread(target=token.cancel, args=("consumer",))
+        loop.call_soon(thread.start)
+        self.assertEqual(await token.child().wait(), "consumer")
+        thread.join()
 
-        async def main(loop: VirtualLoop) -> None:
-            token = CancelToken()
-            thread = threading.Thread(target=token.cancel, args=("consumer",))
-            loop.call_soon(thread.start)
-            self.assertEqual(await token.child().wait(), "consumer")
-            thread.join()
-
-        run_virtual(main)
-
-    def test_nobody_waits_for_what_has_been_cancelled(self) -> None:
-        """The reason is there at once, also below; whoever holds work by such a token is told before it starts."""
-
-        async def main(loop: VirtualLoop) -> None:
-            token = CancelToken()
-            token.cancel("user")
-            tasks = [loop.create_task(each.wait()) for each in (token, token.child())]
-            await asyncio.sleep(0)
-            self.assertEqual([task.done() and task.result() for task in tasks], ["user", "user"])
-
-        run_virtual(main)
-
-    def test_a_waiter_that_gave_up_in_the_turn_of_the_cancel_does_no_harm(self) -> None:
+    @virtual
+    async def test_a_waiter_that_gave_up_in_the_turn_of_the_cancel_does_no_harm(self, loop: VirtualLoop) -> None:
         """Its future is over when the loop gets to waking it; nothing is reported, and nobody stays on the list."""
+        token = CancelToken()
+        first, second = (loop.create_task(token.wait()) for _ in range(2))
+        await asyncio.sleep(0)
+        first.cancel()
+        await until_done(first)
+        self.assertEqual(len(token._waiting), 1)
+        token.cancel("user")
+        second.cancel()
+        await until_done(second)
+        self.assertEqual((first.cancelled(), second.cancelled(), len(token._waiting)), (True, True, 0))
 
-        async def main(loop: VirtualLoop) -> None:
-            token = CancelToken()
-            first, second = (loop.create_task(token.wait()) for _ in range(2))
-            await asyncio.sleep(0)
-            first.cancel()
-            await until_done(first)
-            self.assertEqual(len(token._waiting), 1)
-            token.cancel("user")
-            second.cancel()
-            await until_done(second)
-            self.assertEqual((first.cancelled(), second.cancelled(), len(token._waiting)), (True, True, 0))
-
-        run_virtual(main)
-
-    def test_the_error_of_stopped_work_says_why(self) -> None:
+    @virtual
+    async def test_the_error_of_stopped_work_says_why(self, loop: VirtualLoop) -> None:
         """What its clean-up raised, else what led to the cancel, else nothing; the reason is the token's."""
-        cause = TimeoutError("parent")
+        cause, broken = TimeoutError("parent"), ValueError("half a file")
 
         async def work(token: CancelToken, error: BaseException | None, by_itself: bool) -> None:
             try:
@@ -336,24 +294,19 @@ class Holders(unittest.TestCase):
                 if error is not None:
                     raise error
 
-        broken = ValueError("half a file")
         for given, error, by_itself, expected in (
             (None, None, False, None),
             (cause, None, False, cause),
             (cause, broken, False, broken),
             (None, asyncio.CancelledError(), True, None),
         ):
-
-            async def main(loop: VirtualLoop, given: Any = given, error: Any = error, itself: bool = by_itself) -> Any:
-                token = CancelToken()
-                if not itself:
-                    loop.call_later(1, token.cancel, "user", given)
-                with self.assertRaises(ToolCancelled) as caught:
-                    await token.run(lambda: work(token, error, itself))
-                self.assertEqual((caught.exception.reason, caught.exception.late_value), ("user", ()))
-                return caught.exception.__cause__
-
-            self.assertIs(run_virtual(main), expected)
+            token = CancelToken()
+            if not by_itself:
+                loop.call_later(1, token.cancel, "user", given)
+            with self.assertRaises(ToolCancelled) as caught:
+                await token.run(functools.partial(work, token, error, by_itself))
+            self.assertEqual((caught.exception.reason, caught.exception.late_value), ("user", ()))
+            self.assertIs(caught.exception.__cause__, expected)
 
     def test_a_waiter_in_a_closed_loop_does_no_harm(self) -> None:
         """Its future is left behind by a loop that is gone; the cancel still reaches the others."""
@@ -367,7 +320,8 @@ class Holders(unittest.TestCase):
         loop.close()
         self.assertTrue(token.cancel("user"))
 
-    def test_a_batch_ends_when_a_node_notices(self) -> None:
+    @virtual
+    async def test_a_batch_ends_when_a_node_notices(self, loop: VirtualLoop) -> None:
         """The check point's error is an ordinary failure of a task group, whose other children stop.
 
         Claims: I4-001, I4-021.
@@ -386,16 +340,13 @@ class Holders(unittest.TestCase):
             finally:
                 seen.append("child stopped")
 
-        async def main(loop: VirtualLoop) -> None:
-            loop.call_later(2.5, token.cancel, "parent_timed_out")
-            with self.assertRaises(ExceptionGroup) as caught:
-                async with asyncio.TaskGroup() as group:
-                    group.create_task(node())
-                    group.create_task(child())
-            self.assertEqual([type(error) for error in caught.exception.exceptions], [ToolCancelled])
-            self.assertEqual(loop.time(), 1003)
-
-        run_virtual(main)
+        loop.call_later(2.5, token.cancel, "parent_timed_out")
+        with self.assertRaises(ExceptionGroup) as caught:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(node())
+                group.create_task(child())
+        self.assertEqual([type(error) for error in caught.exception.exceptions], [ToolCancelled])
+        self.assertEqual(loop.time(), 1003)
         self.assertEqual(seen, ["child stopped"])
 
 
@@ -403,10 +354,7 @@ class LongLoops(unittest.TestCase):
     """Code that the event loop cannot interrupt."""
 
     def test_a_cancel_is_seen_after_at_most_fifty_items(self) -> None:
-        """The default lies within 10 and 100, and no more items than that follow the cancel.
-
-        Claims: I4-032.
-        """
+        """The default lies within 10 and 100, and no more items than that follow the cancel. Claims: I4-032."""
         self.assertEqual((CHECK_EVERY, CHECK_RANGE), (50, (10, 100)))
         for every in (10, CHECK_EVERY, 100):
             for moment in (0, 1, every - 1, every, 237):
@@ -446,11 +394,9 @@ class LongLoops(unittest.TestCase):
             run_virtual(lambda loop, count=count: in_a_coroutine(count))  # type: ignore[misc]
             self.assertEqual(looks, expected)
 
-    def test_others_run_while_an_async_loop_works(self) -> None:
-        """Every fifty items the event loop gets a turn, in which the cancel arrives.
-
-        Claims: I4-032.
-        """
+    @virtual
+    async def test_others_run_while_an_async_loop_works(self, loop: VirtualLoop) -> None:
+        """Every fifty items the event loop gets a turn, in which the cancel arrives. Claims: I4-032."""
         token = CancelToken()
         done: list[int] = []
 
@@ -461,18 +407,13 @@ class LongLoops(unittest.TestCase):
         async def cancel() -> None:
             token.cancel("user")
 
-        async def main(loop: VirtualLoop) -> None:
-            results = await asyncio.gather(work(), cancel(), return_exceptions=True)
-            self.assertIsInstance(results[0], ToolCancelled)
-
-        run_virtual(main)
+        results = await asyncio.gather(work(), cancel(), return_exceptions=True)
+        self.assertIsInstance(results[0], ToolCancelled)
         self.assertLessEqual(len(done), 50)
 
-    def test_a_loop_without_check_points_runs_to_its_end(self) -> None:
-        """A cancel reaches a task only at an await: all thousand items are done by then.
-
-        Claims: I4-033.
-        """
+    @virtual
+    async def test_a_loop_without_check_points_runs_to_its_end(self, loop: VirtualLoop) -> None:
+        """A cancel reaches a task only at an await: all thousand items are done by then. Claims: I4-033."""
         token = CancelToken()
         done: list[int] = []
 
@@ -483,18 +424,13 @@ class LongLoops(unittest.TestCase):
                 done.append(item)
             await pause(600)
 
-        async def main(loop: VirtualLoop) -> None:
-            with self.assertRaises(ToolCancelled):
-                await token.run(work)
-
-        run_virtual(main)
+        with self.assertRaises(ToolCancelled):
+            await token.run(work)
         self.assertEqual(len(done), 1000)
 
-    def test_the_event_loop_stays_free_while_a_thread_works(self) -> None:
-        """The heart beats during a computation that ends only when the heart has beaten.
-
-        Claims: I4-034.
-        """
+    @virtual
+    async def test_the_event_loop_stays_free_while_a_thread_works(self, loop: VirtualLoop) -> None:
+        """The heart beats during a computation that ends only when the heart has beaten. Claims: I4-034."""
         self.assertEqual(LONGEST_BLOCK_MS, 100)
         beats: list[int] = []
         enough = threading.Event()
@@ -509,14 +445,11 @@ class LongLoops(unittest.TestCase):
                 await asyncio.sleep(0)
             enough.set()
 
-        async def main(loop: VirtualLoop) -> None:
-            value, _ = await asyncio.gather(in_thread(compute, CancelToken()), heart())
-            self.assertEqual(value, "done")
+        value, _ = await asyncio.gather(in_thread(compute, CancelToken()), heart())
+        self.assertEqual((value, len(beats)), ("done", 100))
 
-        run_virtual(main)
-        self.assertEqual(len(beats), 100)
-
-    def test_a_thread_stops_at_its_next_look(self) -> None:
+    @virtual
+    async def test_a_thread_stops_at_its_next_look(self, loop: VirtualLoop) -> None:
         """A cancel of the token sets the child's flag, and the thread raises at its check point."""
         started = threading.Event()
         token = CancelToken()
@@ -526,15 +459,12 @@ class LongLoops(unittest.TestCase):
             while True:
                 child.check()
 
-        async def main(loop: VirtualLoop) -> None:
-            task = loop.create_task(in_thread(compute, token))
-            await asyncio.sleep(0)
-            started.wait(60)
-            token.cancel("user")
-            with self.assertRaises(ToolCancelled):
-                await task
-
-        run_virtual(main)
+        task = loop.create_task(in_thread(compute, token))
+        await asyncio.sleep(0)
+        started.wait(60)
+        token.cancel("user")
+        with self.assertRaises(ToolCancelled):
+            await task
 
     def test_a_thread_that_does_not_look_is_left_behind(self) -> None:
         """A cancel of the token waits for the grace and no longer; a caller's own cancel in the grace comes out."""
@@ -580,7 +510,8 @@ class LongLoops(unittest.TestCase):
             run_virtual(lambda loop: in_thread(called.append, token))
         self.assertEqual(called, [])
 
-    def test_the_error_of_a_thread_that_was_left_behind_is_not_reported_as_lost(self) -> None:
+    @virtual
+    async def test_the_error_of_a_thread_that_was_left_behind_is_not_reported_as_lost(self, loop: VirtualLoop) -> None:
         """It ends badly after its caller has gone; the loop is told of no error."""
         release, ended = threading.Event(), threading.Event()
 
@@ -589,21 +520,18 @@ class LongLoops(unittest.TestCase):
             ended.set()
             raise ValueError
 
-        async def main(loop: VirtualLoop) -> None:
-            token = CancelToken()
-            task = loop.create_task(in_thread(compute, token, grace_s=2.0))
-            await asyncio.sleep(0)
-            token.cancel("user")
-            with self.assertRaises(ToolCancelled):
-                await task
-            del task
-            release.set()
-            ended.wait(60)
-            await loop.shutdown_default_executor()
-            await asyncio.sleep(0)
-            gc.collect()
-
-        run_virtual(main)
+        token = CancelToken()
+        task = loop.create_task(in_thread(compute, token, grace_s=2.0))
+        await asyncio.sleep(0)
+        token.cancel("user")
+        with self.assertRaises(ToolCancelled):
+            await task
+        del task
+        release.set()
+        ended.wait(60)
+        await loop.shutdown_default_executor()
+        await asyncio.sleep(0)
+        gc.collect()
 
     def test_a_thread_is_told_whose_cancel_it_was(self) -> None:
         """The caller's own cancel reaches the child alone, by a reason of its own, and is raised all the same.
@@ -676,7 +604,8 @@ class LongLoops(unittest.TestCase):
 class CleanUp(unittest.TestCase):
     """Time that belongs to the clean-up."""
 
-    def test_a_second_cancel_does_not_end_the_clean_up(self) -> None:
+    @virtual
+    async def test_a_second_cancel_does_not_end_the_clean_up(self, loop: VirtualLoop) -> None:
         """The refund is sent although the caller is cancelled again, from the lane that was kept for it.
 
         Claims: I4-024, I4-025.
@@ -693,38 +622,18 @@ class CleanUp(unittest.TestCase):
             finally:
                 await clean_up(refund, budget.compensation().seconds())
 
-        async def main(loop: VirtualLoop) -> None:
-            task = loop.create_task(work(Budget.start(4000, clock=loop.time)))
-            await pause(3.5)
-            for _ in range(3):
-                task.cancel()
-                await asyncio.sleep(0)
-            await until_done(task)
-            self.assertTrue(task.cancelled())
-            self.assertAlmostEqual(loop.time(), 1003.7)
-
-        run_virtual(main)
+        task = loop.create_task(work(Budget.start(4000, clock=loop.time)))
+        await pause(3.5)
+        for _ in range(3):
+            task.cancel()
+            await asyncio.sleep(0)
+        await until_done(task)
+        self.assertTrue(task.cancelled())
+        self.assertAlmostEqual(loop.time(), 1003.7)
         self.assertEqual(seen, ["refunded"])
 
-    def test_a_cancel_during_a_clean_up_is_raised_after_it(self) -> None:
-        """The clean-up comes to its end, and then the cancel does."""
-        done: list[str] = []
-
-        async def refund() -> None:
-            await pause(2)
-            done.append("refunded")
-
-        async def main(loop: VirtualLoop) -> None:
-            task = loop.create_task(clean_up(refund, 5))
-            await pause(1)
-            task.cancel()
-            with self.assertRaises(asyncio.CancelledError):
-                await task
-            self.assertEqual((loop.time(), done), (1002, ["refunded"]))
-
-        run_virtual(main)
-
-    def test_a_clean_up_has_an_end_too(self) -> None:
+    @virtual
+    async def test_a_clean_up_has_an_end_too(self, loop: VirtualLoop) -> None:
         """Too long, and no time at all, are `clean_up_timed_out`; errors and values come through."""
 
         async def fails() -> None:
@@ -746,60 +655,46 @@ class CleanUp(unittest.TestCase):
             await late_value()
             await pause(9)
 
-        async def main(loop: VirtualLoop) -> None:
+        with self.assertRaisesRegex(CleanUpTimedOut, "^clean_up_timed_out$"):
+            await clean_up(lambda: pause(9), 2)
+        self.assertEqual(loop.time(), 1002)
+        for late in (late_value, late_error, stubborn):
             with self.assertRaises(CleanUpTimedOut) as caught:
-                await clean_up(lambda: pause(9), 2)
-            self.assertEqual(caught.exception.code, "clean_up_timed_out")
-            self.assertEqual(loop.time(), 1002)
-            for late in (late_value, late_error, stubborn):
-                with self.assertRaises(CleanUpTimedOut) as caught:
-                    await clean_up(late, 1, grace_s=0.5)
-                self.assertIs(type(caught.exception.__cause__), ValueError if late is late_error else type(None))
-            await until_done(next(iter(abandoned())))
-            with self.assertRaises(CleanUpTimedOut):
-                await clean_up(lambda: pause(0), 0)
-            with self.assertRaises(CleanUpTimedOut):
-                await clean_up(torn, 1)
-            with self.assertRaises(KeyError):
-                await clean_up(fails, 1)
-            self.assertEqual(await clean_up(lambda: asyncio.sleep(0, 7), 1), 7)
-
-        run_virtual(main)
+                await clean_up(late, 1, grace_s=0.5)
+            self.assertIs(type(caught.exception.__cause__), ValueError if late is late_error else type(None))
+        await until_done(next(iter(abandoned())))
+        with self.assertRaises(CleanUpTimedOut):
+            await clean_up(lambda: pause(0), 0)
+        with self.assertRaises(CleanUpTimedOut):
+            await clean_up(torn, 1)
+        with self.assertRaises(KeyError):
+            await clean_up(fails, 1)
+        self.assertEqual(await clean_up(lambda: asyncio.sleep(0, 7), 1), 7)
 
 
 class Modes(unittest.TestCase):
     """Each tool declares how it is stopped."""
 
-    def test_cooperative_is_the_default(self) -> None:
-        """A tool that says nothing is asked to stop.
-
-        Claims: I4-031.
-        """
-        self.assertEqual(Interruption("search").mode, "cooperative")
-
     def test_each_mode_has_its_condition(self) -> None:
-        """Preemptive needs a tool that ignores the request, fire-and-forget an effect that may be lost.
-
-        Claims: I4-031.
-        """
+        """Who says nothing is asked to stop; preemptive and fire-and-forget want a reason. Claims: I4-031."""
+        self.assertEqual(Interruption("search").mode, "cooperative")
         Interruption("driver", "preemptive", ignores_cancel=True)
         Interruption("metrics", "fire_and_forget", discardable=True)
         Interruption("payment", at_least_once=True)
         Interruption("driver", "preemptive", ignores_cancel=True, at_least_once=True)
-        refused: list[dict[str, Any]] = [
-            {"mode": "preemptive"},
-            {"mode": "cooperative", "ignores_cancel": True},
-            {"mode": "fire_and_forget"},
-            {"mode": "fire_and_forget", "discardable": True, "at_least_once": True},
+        refused: list[tuple[dict[str, Any], str]] = [
+            ({"mode": "preemptive"}, "mode_refused"),
+            ({"mode": "cooperative", "ignores_cancel": True}, "mode_refused"),
+            ({"mode": "fire_and_forget"}, "mode_refused"),
+            ({"mode": "fire_and_forget", "discardable": True, "at_least_once": True}, "mode_refused"),
+            ({"mode": "maybe"}, "bad_input"),
+            ({"discardable": 1}, "bad_input"),
+            ({"ignores_cancel": None}, "bad_input"),
         ]
-        for options in refused:
+        for options, code in refused:
             with self.subTest(options=options), self.assertRaises(CancellationError) as caught:
                 Interruption("tool", **options)
-            self.assertEqual(str(caught.exception), "mode_refused")
-        for options in ({"mode": "maybe"}, {"discardable": 1}, {"ignores_cancel": None}):
-            with self.subTest(options=options), self.assertRaises(CancellationError) as caught:
-                Interruption("tool", **options)
-            self.assertEqual(str(caught.exception), "bad_input")
+            self.assertEqual(str(caught.exception), code)
 
 
 class Broker:
@@ -846,61 +741,39 @@ class TheDistributedToken(FolderTestCase):
         store = self.store()
         return DistributedCancelToken("trace-1", broker, store, **{"clock": self.clock, **options}), store
 
-    def test_its_interface_is_that_of_the_document(self) -> None:
+    def test_its_interface_and_its_message_are_those_of_the_document(self) -> None:
         """Trace, message client, database; `await cancel()` and `is_cancelled()`.
 
-        Claims: I4-090.
+        The message has trace, parent span, time, reason, and which cancel of which run it was.
+
+        Claims: I4-088, I4-090, I4-091.
         """
         broker = Broker()
-        store = self.store()
-        token = DistributedCancelToken("trace-1", broker, store)
+        token = DistributedCancelToken("trace-1", broker, self.store(), span_id="span-3")
         self.assertFalse(token.is_cancelled())
         run_virtual(lambda loop: token.cancel())
         self.assertTrue(token.is_cancelled())
         with self.assertRaises(ToolCancelled):
             token.check()
-
-    def test_a_cancel_of_who_cancels_is_raised_after_the_row(self) -> None:
-        """The message hangs and its sender is cancelled: the row stands, and the cancel is not swallowed."""
-
-        class Hanging(Broker):
-            async def publish(self, topic: str, body: str) -> None:
-                await pause(99)
-
-        token, store = self.token(Hanging())
-
-        async def main(loop: VirtualLoop) -> None:
-            task = loop.create_task(token.cancel())
-            await pause(0.5)
-            task.cancel()
-            with self.assertRaises(asyncio.CancelledError):
-                await task
-
-        run_virtual(main)
-        self.assertTrue(token.is_cancelled())
-        self.assertEqual(store.cancel_reason("trace-1"), "parent_cancelled")
-
-    def test_the_message_has_the_fields_of_the_document(self) -> None:
-        """Topic and body, with trace, parent span, time, reason, and which cancel of which run it was.
-
-        Claims: I4-088, I4-091.
-        """
-        broker = Broker()
-        token, _ = self.token(broker, span_id="span-3")
-        run_virtual(lambda loop: token.cancel())
         ((topic, body),) = broker.sent
         self.assertEqual(topic, "tool.cancel")
         self.assertEqual(
             json.loads(body),
-            {
-                "trace_id": "trace-1",
-                "parent_span_id": "span-3",
-                "ts": 1_700_000_000,
-                "reason": "parent_cancelled",
-                "cancel_id": 1,
-                "epoch": 1,
-            },
+            {"trace_id": "trace-1", "parent_span_id": "span-3", "ts": 1_700_000_000, "reason": "parent_cancelled"}
+            | {"cancel_id": 1, "epoch": 1},
         )
+
+    @virtual
+    async def test_a_cancel_of_who_cancels_is_raised_after_the_row(self, loop: VirtualLoop) -> None:
+        """The message hangs and its sender is cancelled: the row stands, and the cancel is not swallowed."""
+        token, store = self.token(Broker(hangs=True))
+        task = loop.create_task(token.cancel())
+        await pause(0.5)
+        task.cancel()
+        with self.assertRaises(asyncio.CancelledError):
+            await task
+        self.assertTrue(token.is_cancelled())
+        self.assertEqual(store.cancel_reason("trace-1"), "parent_cancelled")
 
     def test_the_row_is_there_when_the_message_is_sent_and_when_it_is_lost(self) -> None:
         """A broker that fails or hangs is recorded, and another process still sees the cancel.
@@ -920,10 +793,7 @@ class TheDistributedToken(FolderTestCase):
                 self.assertTrue(other.is_cancelled())
 
     def test_the_local_flag_is_set_even_if_nothing_else_works(self) -> None:
-        """A dead database and a dead broker do not keep this process running.
-
-        Claims: I4-093.
-        """
+        """A dead database and a dead broker do not keep this process running. Claims: I4-093."""
         token, store = self.token(Broker(ConnectionResetError()))
         store.close()
         with self.assertRaises(StoreError):
@@ -931,10 +801,7 @@ class TheDistributedToken(FolderTestCase):
         self.assertTrue(token.is_cancelled())
 
     def test_another_process_is_noticed_within_the_poll_time_and_no_look_is_made_before(self) -> None:
-        """The row is looked at once a second at most, however often somebody asks.
-
-        Claims: I4-087.
-        """
+        """The row is looked at once a second at most, however often somebody asks. Claims: I4-087."""
         token, store = self.token()
         self.assertEqual(POLL_SECONDS, 1.0)
         for _ in range(1000):
@@ -972,37 +839,28 @@ class TheDistributedToken(FolderTestCase):
         assert token.poll_error is not None
         self.assertEqual(token.poll_error.code, "store_unavailable")
 
-    def test_a_watcher_stops_the_holders(self) -> None:
-        """A cancel by another process reaches work that never looks, within one poll.
+    @virtual
+    async def test_a_watcher_stops_the_holders(self, loop: VirtualLoop) -> None:
+        """A cancel by another process reaches work that never looks, within one poll. Claims: I4-087, I4-099."""
+        token, store = self.token(clock=loop.time)
+        watcher = loop.create_task(token.watch())
+        loop.call_later(3.2, self.store().cancel, "trace-1")
+        with self.assertRaises(ToolCancelled):
+            await token.token.run(lambda: pause(600))
+        self.assertEqual((await watcher, loop.time(), store.looks), ("parent_cancelled", 1004, 5))
 
-        Claims: I4-087, I4-099.
-        """
-
-        async def main(loop: VirtualLoop) -> None:
-            token, store = self.token(clock=loop.time)
-            watcher = loop.create_task(token.watch())
-            loop.call_later(3.2, self.store().cancel, "trace-1")
-            with self.assertRaises(ToolCancelled):
-                await token.token.run(lambda: pause(600))
-            self.assertEqual((await watcher, loop.time(), store.looks), ("parent_cancelled", 1004, 5))
-
-        run_virtual(main)
-
-    def test_a_message_from_a_thread_wakes_the_watcher(self) -> None:
+    @virtual
+    async def test_a_message_from_a_thread_wakes_the_watcher(self, loop: VirtualLoop) -> None:
         """The consumer's thread says "look", and the loop does so at once."""
-
-        async def main(loop: VirtualLoop) -> None:
-            token, store = self.token(clock=loop.time, poll_s=3600)
-            watcher = loop.create_task(token.watch())
-            await pause(1)
-            self.store().cancel("trace-1", reason="user")
-            thread = threading.Thread(target=token.receive, args=('{"trace_id": "trace-1", "epoch": 1}',))
-            thread.start()
-            thread.join()
-            self.assertEqual((await watcher, loop.time()), ("user", 1001))
-            self.assertEqual(store.looks, 2)
-
-        run_virtual(main)
+        token, store = self.token(clock=loop.time, poll_s=3600)
+        watcher = loop.create_task(token.watch())
+        await pause(1)
+        self.store().cancel("trace-1", reason="user")
+        thread = threading.Thread(target=token.receive, args=('{"trace_id": "trace-1", "epoch": 1}',))
+        thread.start()
+        thread.join()
+        self.assertEqual((await watcher, loop.time()), ("user", 1001))
+        self.assertEqual(store.looks, 2)
 
     def test_a_poll_time_of_nothing_is_refused(self) -> None:
         """Zero, negative and boolean times are `bad_input`."""
@@ -1016,16 +874,16 @@ class TheDistributedToken(FolderTestCase):
 
         async def main(loop: VirtualLoop, how: str) -> None:
             token, store = self.token(clock=loop.time)
-            told = token._told
             watcher = loop.create_task(token.watch())
+            ends: dict[str, Callable[[], object]] = {
+                "watcher": watcher.cancel,
+                "token": lambda: token.token.cancel("user"),
+                "row": lambda: store.cancel("trace-1", reason="user"),
+            }
+            told = token._told
             await pause(2.5)
             self.assertEqual((len(token.token._waiting), len(told._waiting), len(token._told._waiting)), (1, 0, 1))
-            if how == "watcher":
-                watcher.cancel()
-            elif how == "token":
-                token.token.cancel("user")
-            else:
-                store.cancel("trace-1", reason="user")
+            ends[how]()
             await until_done(watcher)
             self.assertEqual(watcher.cancelled() or watcher.result(), True if how == "watcher" else "user")
             self.assertEqual((len(token.token._waiting), len(token._told._waiting)), (0, 0))
@@ -1033,218 +891,14 @@ class TheDistributedToken(FolderTestCase):
         for how in ("watcher", "token", "row"):
             run_virtual(lambda loop, how=how: main(loop, how))  # type: ignore[misc]
 
-
-class KnownWrongTwins(FolderTestCase):
-    """Each fault of the document's samples is seen by a check that ours passes."""
-
-    def both(self, check: Callable[[Any], None], twin: Any, ours: Any) -> None:
-        with self.assertRaises(AssertionError, msg="the check does not see the fault"):
-            check(twin)
-        check(ours)
-
-    def test_t7_a_cancel_that_was_noticed_does_not_vanish(self) -> None:
-        """A node of a task group that stops at its check point fails the group."""
-
-        def check(kind: Any) -> None:
-            async def main(loop: VirtualLoop) -> None:
-                token = kind()
-                token.cancel()
-
-                async def node() -> None:
-                    token.check()
-
-                with self.assertRaises(ExceptionGroup):
-                    async with asyncio.TaskGroup() as group:
-                        group.create_task(node())
-
-            run_virtual(main)
-
-        self.both(check, faulty.CancelByHand, CancelToken)
-
-    def test_t8_a_token_that_is_not_cancelled_lets_the_loop_finish(self) -> None:
-        """A bound method is always true.
-
-        Claims: I4-026.
-        """
-
-        async def get(url: str, *, range: tuple[int, int]) -> bytes:
-            return bytes(20_000)[range[0] : range[1]]
-
-        def check(both: Any) -> None:
-            fetch, kind = both
-
-            async def main(loop: VirtualLoop) -> None:
-                task = loop.create_task(fetch("x", kind(), http_get=get, total=20_000))
-                await until_done(task)
-                self.assertFalse(task.cancelled())
-                self.assertEqual(len(task.result()), 20_000)
-
-            run_virtual(main)
-
-        self.both(check, (faulty.fetch_by_attribute, faulty.AttributeToken), (fetch_large_blob, CancelToken))
-
-    def test_t9_no_byte_is_read_twice(self) -> None:
-        """The steps meet without a gap and without an overlap.
-
-        Claims: I4-027.
-        """
-
-        async def get(url: str, *, range: tuple[int, int]) -> bytes:
-            return bytes(20_000)[range[0] : range[1]]
-
-        class Never(faulty.AttributeToken):
-            is_cancelled = False  # type: ignore[assignment]
-
-        def check(both: Any) -> None:
-            fetch, token = both
-            self.assertEqual(len(run_virtual(lambda loop: fetch("x", token, http_get=get, total=20_000))), 20_000)
-
-        self.both(check, (faulty.fetch_by_attribute, Never()), (fetch_large_blob, CancelToken()))
-
-    def test_t11_a_thread_does_not_run_on_after_a_cancel(self) -> None:
-        """When the caller is cancelled the thread sees it and ends."""
-
-        def check(run: Any) -> None:
-            ended = threading.Event()
-            release = threading.Event()
-            started = threading.Event()
-
-            def compute(token: Any) -> None:
-                started.set()
-                while not release.is_set():
-                    if token.is_cancelled():
-                        ended.set()
-                        return
-
-            async def main(loop: VirtualLoop) -> None:
-                task = loop.create_task(run(compute, CancelToken()))
-                await asyncio.sleep(0)
-                await asyncio.sleep(0)
-                started.wait(60)
-                task.cancel()
-                await until_done(task)
-                seen = ended.wait(60) if run is in_thread else ended.is_set()
-                release.set()
-                self.assertTrue(task.cancelled())
-                self.assertTrue(seen)
-
-            run_virtual(main)
-
-        self.both(check, faulty.thread_without_a_flag, in_thread)
-
-    def test_t12_clean_up_survives_a_second_cancel(self) -> None:
-        """The file is closed although the caller is cancelled again.
-
-        Claims: I4-025.
-        """
-
-        def check(protect: Any) -> None:
-            closed: list[int] = []
-
-            async def close() -> None:
-                await pause(0.5)
-                closed.append(1)
-
-            async def work() -> None:
-                try:
-                    await pause(600)
-                finally:
-                    await protect(close, 2)
-
-            async def main(loop: VirtualLoop) -> None:
-                task = loop.create_task(work())
-                await pause(1)
-                task.cancel()
-                await pause(0.1)
-                task.cancel()
-                await until_done(task)
-                self.assertEqual(closed, [1])
-
-            run_virtual(main)
-
-        self.both(check, faulty.clean_up_unshielded, clean_up)
-
-    def distributed(self, check: Callable[[Callable[..., Any]], Awaitable[None]], twin: Any = None) -> None:
-        """Run a check with a maker of tokens: `(broker, **options) -> (token, store)`."""
-        clock = ManualClock(50.0)
-        files = iter(range(9))
-
-        def run(kind: Any) -> None:
-            path = self.folder / f"{next(files)}.db"
-
-            def make(broker: Broker | None = None, **options: Any) -> Any:
-                store = CancelStore.open(path)
-                self.addCleanup(store.close)
-                if kind is DistributedCancelToken:
-                    return kind("trace-1", broker, store, clock=clock, **options), store
-                return kind("trace-1", broker, store), store
-
-            async def main(loop: VirtualLoop) -> None:
-                await check(make)
-
-            run_virtual(main)
-
-        self.both(run, faulty.LocalOnlyToken, DistributedCancelToken)
-
-    def test_d1_the_database_is_read(self) -> None:
-        """A cancel by another process is seen, without any message.
-
-        Claims: I4-099.
-        """
-
-        async def check(make: Callable[..., Any]) -> None:
-            token, store = make()
-            store.cancel("trace-1")
-            self.assertTrue(token.is_cancelled())
-
-        self.distributed(check)
-
-    def test_d2_the_row_is_written_before_the_message(self) -> None:
-        """A broker that fails leaves a row all the same.
-
-        Claims: I4-092.
-        """
-
-        async def check(make: Callable[..., Any]) -> None:
-            token, store = make(Broker(ConnectionResetError()))
-            with contextlib.suppress(ConnectionResetError):
-                await token.cancel()
-            self.assertIsNotNone(store.cancel_reason("trace-1"))
-
-        self.distributed(check)
-
-    def test_d6_an_old_message_does_not_stop_a_new_run(self) -> None:
+    def test_an_old_message_does_not_stop_a_new_run(self) -> None:
         """A message about run 1 arrives in run 2 of the same trace."""
-
-        async def check(make: Callable[..., Any]) -> None:
-            _, store = make()
-            old = store.cancel("trace-1").message()
-            store.new_run("trace-1")
-            token, _ = make()
-            token.receive(json.dumps(old))
-            self.assertFalse(token.is_cancelled())
-
-        self.distributed(check)
-
-    def test_d7_a_cancel_from_a_thread_wakes_the_loop(self) -> None:
-        """A plain event that is set in a thread leaves the loop asleep until its next timer."""
-
-        def check(kind: Any) -> None:
-            async def main(loop: VirtualLoop) -> None:
-                signal = kind()
-                waiter = loop.create_task(signal.wait())
-                await asyncio.sleep(0)
-                thread = threading.Thread(target=getattr(signal, "cancel", None) or signal.set)
-                thread.start()
-                thread.join()
-                # A loop that waits for its files finds one ready, or sleeps on; this turn of ours hides the difference.
-                woken = bool(loop.jumping.inner.select(0))
-                await waiter
-                self.assertTrue(woken, "nothing woke the loop")
-
-            run_virtual(main)
-
-        self.both(check, asyncio.Event, CancelToken)
+        store = self.store()
+        old = store.cancel("trace-1").message()
+        store.new_run("trace-1")
+        token, _ = self.token()
+        token.receive(json.dumps(old))
+        self.assertFalse(token.is_cancelled())
 
 
 class OtherTypes(unittest.TestCase):
@@ -1267,9 +921,8 @@ class OtherTypes(unittest.TestCase):
                 lambda grace: in_thread(compute, CancelToken(), grace_s=grace),
             ]
             for make in made:
-                with self.subTest(wrong=str(wrong)[:9]), self.assertRaises(CancellationError) as caught:
+                with self.subTest(wrong=str(wrong)[:9]), self.assertRaisesRegex(CancellationError, "^bad_input$"):
                     asyncio.run(make(wrong))
-                self.assertEqual(caught.exception.code, "bad_input")
         for wrong in (True, "1", None, 10**400, float("inf"), 2.0**31 + 1):
             with self.assertRaises(CancellationError):
                 asyncio.run(clean_up(work, wrong))  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""The catalog: what may be found, what is loaded, what may run now; and the index that searches it."""
+"""The catalog: what may be found, what is loaded, what may run now."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import inspect
 import json
 import random
 import unittest
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import FrozenInstanceError, replace
 from pathlib import Path
 from typing import Any
@@ -33,16 +33,11 @@ from chapter10.catalog import (
     fixture_tools,
     search_entry,
 )
-from chapter10.companions.finding import postings
 from chapter10.jobs import JobError, JobStore
 from chapter10.tests.support import FolderTestCase
 
 ALL = FIXTURE_GRANTS | {"refunds:write"}
 SURROGATE = "\ud800"
-
-
-def fixture() -> Catalog:
-    return Catalog(fixture_tools())
 
 
 def tool(name: str, *keywords: str, permission: str = "p", **more: Any) -> Tool:
@@ -54,6 +49,12 @@ def ranking(hits: Iterable[dict[str, Any]]) -> list[tuple[str, int]]:
 
 
 class CatalogTestCase(unittest.TestCase):
+    make: type[Catalog] = Catalog
+    """Every catalog is held to the same tests; see `test_indexed_catalog`."""
+
+    def fixture(self) -> Catalog:
+        return self.make(fixture_tools())
+
     def assert_refused(self, code: str, call: Callable[..., object], *arguments: Any, **named: Any) -> CatalogError:
         with self.assertRaises(CatalogError) as caught:
             call(*arguments, **named)
@@ -68,7 +69,7 @@ class FixtureTests(CatalogTestCase):
 
         Claims: C10-014, C10-017, C10-018, C10-019.
         """
-        catalog = fixture()
+        catalog = self.fixture()
         loaded = catalog.load(catalog.search("查询 订单 状态", FIXTURE_GRANTS), FIXTURE_GRANTS)
         self.assertEqual(len(catalog.tools), 300)
         self.assertEqual(len(catalog.discoverable(FIXTURE_GRANTS)), 299)
@@ -80,7 +81,7 @@ class FixtureTests(CatalogTestCase):
 
         Claims: C10-066, C10-069, C10-070, C10-259.
         """
-        catalog = fixture()
+        catalog = self.fixture()
         hits = catalog.search("查询 订单 状态", FIXTURE_GRANTS, limit=2)
         parts = [byte_size(search_entry()), byte_size(hits), byte_size(catalog.load(hits, FIXTURE_GRANTS))]
         full = byte_size([found.definition() for found in catalog.discoverable(FIXTURE_GRANTS)])
@@ -93,7 +94,7 @@ class FixtureTests(CatalogTestCase):
 
         Claims: C10-025, C10-026, C10-027, C10-028.
         """
-        tools = fixture().tools
+        tools = self.fixture().tools
         self.assertEqual(tools["orders.get"].description, "查询一笔订单的支付与履约状态；只读，不发起退款。")
         self.assertEqual(tools["shipments.get"].description, "查询一笔订单的物流运输状态；不返回支付状态。")
         self.assertEqual(tools["refunds.create"].description, "为已支付订单创建退款申请；会产生写入，需要审批。")
@@ -106,7 +107,7 @@ class FixtureTests(CatalogTestCase):
 
         Claims: C10-030, C10-031.
         """
-        found = fixture().tools["orders.get"]
+        found = self.fixture().tools["orders.get"]
         self.assertEqual(found.keywords, ("查询", "订单", "状态"))
         self.assertEqual((found.permission, found.effect, found.version), ("orders:read", "read", "1"))
         self.assertRegex(found.digest, "^[0-9a-f]{64}$")
@@ -120,6 +121,7 @@ class FixtureTests(CatalogTestCase):
         archive = [item for item in tools if item.name.startswith("archive.lookup_")]
         self.assertEqual(len(archive), 296)
         self.assertEqual({len(item.description.encode()) for item in archive}, {47})
+        self.assertEqual((archive[7].name, archive[7].keywords), ("archive.lookup_007", ("归档", "历史", "007")))
         self.assertEqual({canonical(item.parameters) for item in tools}, {canonical(tools[0].parameters)})
         self.assertEqual(list(tools[0].parameters["properties"]), ["record_id"])
         values = [getattr(tools[0], name) for name in ("name", "description", "keywords", "permission", "effect")]
@@ -130,7 +132,7 @@ class FixtureTests(CatalogTestCase):
 
         Claims: C10-005.
         """
-        catalog = fixture()
+        catalog = self.fixture()
         loaded = catalog.load(catalog.search("订单 支付", FIXTURE_GRANTS), FIXTURE_GRANTS)
         self.assertEqual([definition["name"] for definition in loaded], ["orders.get"])
 
@@ -139,7 +141,7 @@ class FixtureTests(CatalogTestCase):
 
         Claims: C10-270.
         """
-        self.assertEqual(ranking(fixture().search("报表 导出", FIXTURE_GRANTS)), [("reports.export", 2)])
+        self.assertEqual(ranking(self.fixture().search("报表 导出", FIXTURE_GRANTS)), [("reports.export", 2)])
 
 
 class SearchTests(CatalogTestCase):
@@ -148,7 +150,7 @@ class SearchTests(CatalogTestCase):
 
         Claims: C10-036, C10-257.
         """
-        hits = fixture().search("查询 订单 状态", FIXTURE_GRANTS)
+        hits = self.fixture().search("查询 订单 状态", FIXTURE_GRANTS)
         self.assertEqual(ranking(hits), [("orders.get", 3), ("shipments.get", 2)])
 
     def test_a_granted_write_tool_is_a_candidate_and_no_more(self) -> None:
@@ -156,7 +158,7 @@ class SearchTests(CatalogTestCase):
 
         Claims: C10-006, C10-049, C10-050.
         """
-        catalog = fixture()
+        catalog = self.fixture()
         before = [item.digest for item in catalog.tools.values()]
         hits = catalog.search("订单 退款", ALL)
         self.assertEqual(ranking(hits), [("refunds.create", 2), ("orders.get", 1)])
@@ -169,8 +171,10 @@ class SearchTests(CatalogTestCase):
 
         Claims: C10-029, C10-046, C10-047.
         """
-        self.assertEqual(ranking(fixture().search("状态", FIXTURE_GRANTS)), [("orders.get", 1), ("shipments.get", 1)])
-        twins = Catalog([tool("b.info", "信息"), tool("a.info", "信息")])
+        self.assertEqual(
+            ranking(self.fixture().search("状态", FIXTURE_GRANTS)), [("orders.get", 1), ("shipments.get", 1)]
+        )
+        twins = self.make([tool("b.info", "信息"), tool("a.info", "信息")])
         self.assertEqual(ranking(twins.search("信息", {"p"})), [("a.info", 1), ("b.info", 1)])
 
     def test_no_match_is_an_empty_list(self) -> None:
@@ -178,10 +182,10 @@ class SearchTests(CatalogTestCase):
 
         Claims: C10-033, C10-039, C10-043, C10-044.
         """
-        catalog = fixture()
+        catalog = self.fixture()
         for query in ("火星 着陆", "帮我看看包裹到哪了", "", " \t\n"):
             self.assertEqual(catalog.search(query, ALL), [], query)
-        self.assertEqual(Catalog([]).search("订单", ALL), [])
+        self.assertEqual(self.make([]).search("订单", ALL), [])
         self.assertEqual(catalog.search("订单", set()), [])
 
     def test_a_word_counts_once_and_any_white_space_parts_words(self) -> None:
@@ -189,7 +193,7 @@ class SearchTests(CatalogTestCase):
 
         Claims: C10-038.
         """
-        catalog = fixture()
+        catalog = self.fixture()
         expected = catalog.search("状态", FIXTURE_GRANTS)
         for query in ("状态 状态\t状态", "\n状态\u3000状态\u2028"):
             self.assertEqual(catalog.search(query, FIXTURE_GRANTS), expected)
@@ -199,7 +203,7 @@ class SearchTests(CatalogTestCase):
 
         Claims: C10-037.
         """
-        catalog = Catalog([tool("a", "HTTP", "Straße", "http")])
+        catalog = self.make([tool("a", "HTTP", "Straße", "http")])
         self.assertEqual(ranking(catalog.search("http", {"p"})), [("a", 1)])
         self.assertEqual(ranking(catalog.search("Http STRASSE", {"p"})), [("a", 2)])
 
@@ -208,14 +212,14 @@ class SearchTests(CatalogTestCase):
 
         Claims: C10-032, C10-053.
         """
-        catalog = fixture()
+        catalog = self.fixture()
         before = ranking(catalog.search("查询 订单", FIXTURE_GRANTS))
         catalog.tools["orders.get"] = replace(
             catalog.tools["orders.get"], description="订单 订单", effect="write", version="9"
         )
         self.assertEqual(ranking(catalog.search("查询 订单", FIXTURE_GRANTS)), before)
         self.assertEqual(catalog.search("orders.get", FIXTURE_GRANTS), [])
-        named = Catalog([tool("orders.get", "orders.get")])
+        named = self.make([tool("orders.get", "orders.get")])
         self.assertEqual(ranking(named.search("orders.get", {"p"})), [("orders.get", 1)])
 
     def test_a_card_has_no_parameters(self) -> None:
@@ -223,7 +227,7 @@ class SearchTests(CatalogTestCase):
 
         Claims: C10-042, C10-045, C10-079.
         """
-        catalog = fixture()
+        catalog = self.fixture()
         card = catalog.search("订单", FIXTURE_GRANTS)[0]
         self.assertEqual(list(card), ["name", "description", "version", "digest", "effect", "score"])
         self.assertEqual(catalog.tools[card["name"]].permission, "orders:read")
@@ -234,7 +238,7 @@ class SearchTests(CatalogTestCase):
 
         Claims: C10-055.
         """
-        catalog = fixture()
+        catalog = self.fixture()
         self.assertEqual(len(catalog.search("查询 订单 状态", FIXTURE_GRANTS, limit=1)), 1)
         self.assertEqual(len(catalog.search("查询 订单 状态", FIXTURE_GRANTS, limit=20)), 2)
         self.assertEqual(len(catalog.search("归档", FIXTURE_GRANTS)), 3)
@@ -245,18 +249,18 @@ class SearchTests(CatalogTestCase):
 
         Claims: C10-040.
         """
-        expected = canonical(fixture().search("归档 历史 007 订单", ALL, 20))
+        expected = canonical(self.fixture().search("归档 历史 007 订单", ALL, 20))
         for seed in range(5):
             shuffled = random.Random(seed).sample(fixture_tools(), 300)
-            self.assertEqual(canonical(Catalog(shuffled).search("归档 历史 007 订单", ALL, 20)), expected)
+            self.assertEqual(canonical(self.make(shuffled).search("归档 历史 007 订单", ALL, 20)), expected)
 
     def test_what_is_hidden_has_no_influence_on_any_byte(self) -> None:
         """With a hidden perfect match there or not there, every query gives the same bytes.
 
         Claims: C10-012, C10-013, C10-035.
         """
-        without = Catalog([item for item in fixture_tools() if item.name != "refunds.create"])
-        catalog = fixture()
+        without = self.make([item for item in fixture_tools() if item.name != "refunds.create"])
+        catalog = self.fixture()
         words = sorted({word for item in fixture_tools()[:4] for word in item.keywords} | {"归档", "001"})
         for number in range(200):
             query = " ".join(random.Random(number).sample(words, 1 + number % 5))
@@ -266,19 +270,24 @@ class SearchTests(CatalogTestCase):
             self.assertNotIn("退款申请", answer)
 
     def test_permission_comes_before_the_score(self) -> None:
-        """What is summed up never holds a hidden tool, and counting never starts one.
+        """The words of a hidden tool are never looked at.
 
         Claims: C10-016, C10-035.
         """
-        catalog = Catalog([tool(f"t{i:03}", "word", "also", permission="pq"[i % 2]) for i in range(100)])
-        evens = sum(1 << number for number in range(0, 100, 2))
-        with mock.patch.object(postings, "_lower_scores", wraps=postings._lower_scores) as counted:
-            catalog.search("word also", {"p"}, 60)
-        counted.assert_called_once_with([evens, evens], evens)
+        catalog = Catalog(tool(f"t{n}", "word", permission="pq"[n % 2]) for n in range(6))
+        looked_at = []
+
+        def words(item: Tool) -> tuple[str, ...]:
+            looked_at.append(item.name)
+            return item.keywords
+
+        with mock.patch.object(Tool, "words", property(words)):
+            self.assertEqual(len(catalog.search("word", {"p"}, 6)), 3)
+        self.assertEqual(looked_at, ["t0", "t2", "t4"])
 
     def test_what_is_handed_out_is_a_copy(self) -> None:
         """Changing cards, definitions, the entry or a read schema changes nothing in the catalog."""
-        catalog = fixture()
+        catalog = self.fixture()
         hits = catalog.search("订单", FIXTURE_GRANTS)
         before = copy.deepcopy((hits, catalog.load(hits, FIXTURE_GRANTS), search_entry()))
         catalog.load(hits, FIXTURE_GRANTS)[0]["parameters"]["properties"].clear()
@@ -288,10 +297,34 @@ class SearchTests(CatalogTestCase):
         again = catalog.search("订单", FIXTURE_GRANTS)
         self.assertEqual((again, catalog.load(again, FIXTURE_GRANTS), search_entry()), before)
 
+    def test_an_answer_is_what_the_rule_says_for_any_catalog(self) -> None:
+        """The rule worked out with sets alone, for random tools, queries, grants and limits.
+
+        Claims: C10-037, C10-039, C10-040.
+        """
+        for seed, size in enumerate((0, 1, 2, 17, 300)):
+            chance = random.Random(seed)
+            words = {f"t{n}": chance.sample("abcDEFGH", chance.randint(0, 8)) for n in chance.sample(range(999), size)}
+            catalog = self.make(tool(name, *kept, permission=chance.choice("pqrs")) for name, kept in words.items())
+            for _ in range(40):
+                asked = chance.choices("ABCDefgh", k=chance.randint(1, 9))
+                grants, limit = set(chance.sample("pqrs", chance.randint(0, 3))), chance.choice((1, 2, 5, 1000))
+                scores = {n: len({*"".join(words[n]).lower()} & {*"".join(asked).lower()}) for n in words}
+                seen = [name for name in words if scores[name] and catalog.tools[name].permission in grants]
+                expected = sorted(((name, scores[name]) for name in seen), key=lambda pair: (-pair[1], pair[0]))
+                self.assertEqual(ranking(catalog.search(" ".join(asked), grants, limit)), expected[:limit])
+
+    def test_many_words_are_summed_right(self) -> None:
+        """Scores up to 100 come out in order: each tool has one word more than the one before."""
+        words = [f"w{number:03}" for number in range(100)]
+        catalog = self.make([tool(f"t{n:03}", *words[: n + 1]) for n in range(100)])
+        hits = ranking(catalog.search(" ".join(words), {"p"}, 1000))
+        self.assertEqual(hits, [(f"t{n:03}", n + 1) for n in reversed(range(100))])
+
 
 class LoadTests(CatalogTestCase):
     def setUp(self) -> None:
-        self.catalog = fixture()
+        self.catalog = self.fixture()
         self.hits = self.catalog.search("查询 订单 状态", FIXTURE_GRANTS)
 
     def test_a_loaded_definition_is_the_registered_one(self) -> None:
@@ -425,7 +458,7 @@ class LoadTests(CatalogTestCase):
 
 class AuthorizeTests(CatalogTestCase):
     def setUp(self) -> None:
-        self.catalog = fixture()
+        self.catalog = self.fixture()
         hits = self.catalog.search("查询 订单 状态", FIXTURE_GRANTS)
         self.loaded = self.catalog.load(hits, FIXTURE_GRANTS)[0]
 
@@ -499,6 +532,11 @@ class ToolTests(CatalogTestCase):
         self.assertEqual((made.version, list(made.parameters["properties"])), ("1", ["record_id"]))
         self.assertEqual(list(made.definition()), ["name", "description", "version", "effect", "parameters"])
 
+    def test_a_list_of_keywords_is_kept_as_a_tuple(self) -> None:
+        """What a file gives will do, and cannot be changed afterwards."""
+        keywords: Any = ["c", "d"]
+        self.assertEqual(Tool("a", "b", keywords, "p", "read").keywords, ("c", "d"))
+
     def test_the_digest_is_sha256_of_the_canonical_form(self) -> None:
         """Anybody can work it out again with `json` and `hashlib`, text not escaped, keys sorted.
 
@@ -550,10 +588,11 @@ class ToolTests(CatalogTestCase):
         with self.assertRaises(FrozenInstanceError):
             made.version = "2"  # type: ignore[misc]
         with self.assertRaises(FrozenInstanceError):
-            del made.words
+            del made.version
+        with self.assertRaises(FrozenInstanceError):
+            made.parameters = {}  # type: ignore[misc]
         self.assertEqual(replace(made).digest, before)
         self.assertEqual(made.parameters, {"type": "object", "properties": {}})
-        self.assertFalse(hasattr(made, "__dict__"))
 
     def test_a_copied_tool_is_equal(self) -> None:
         """`copy` and `deepcopy` give an equal tool; something else is not equal."""
@@ -561,12 +600,6 @@ class ToolTests(CatalogTestCase):
         self.assertEqual(copy.copy(made), made)
         self.assertEqual(copy.deepcopy(made), made)
         self.assertNotEqual(made, "a")
-
-    def test_there_is_no_class_of_tools_beside_tool(self) -> None:
-        """One derived from it is refused when it is made, not when it loses its methods."""
-        for body in ({}, {"__slots__": ()}):
-            with self.subTest(body=body), self.assertRaisesRegex(TypeError, "no subclasses"):
-                type("Special", (Tool,), body)
 
     def test_bad_fields_are_refused_by_name(self) -> None:
         """Wrong types, sizes and signs in each field, with the field named and no tool made."""
@@ -658,7 +691,7 @@ class ToolTests(CatalogTestCase):
 class ToolMapTests(CatalogTestCase):
     def test_an_upgrade_is_seen_by_every_question(self) -> None:
         """Replacing a tool moves it in the index: old words lose it, new words find it."""
-        catalog = fixture()
+        catalog = self.fixture()
         upgraded = replace(catalog.tools["orders.get"], keywords=("新词", "订单"), permission="reports:write")
         catalog.tools["orders.get"] = upgraded
         self.assertEqual(ranking(catalog.search("新词", {"reports:write"})), [("orders.get", 1)])
@@ -668,7 +701,7 @@ class ToolMapTests(CatalogTestCase):
 
     def test_a_new_tool_is_found_in_the_order_of_names_and_a_removed_one_is_gone(self) -> None:
         """Names that arrive later rank among the earlier ones, and deletion works through every mapping verb."""
-        catalog = Catalog([tool("b", "w"), tool("d", "w")])
+        catalog = self.make([tool("b", "w"), tool("d", "w")])
         for name in ("e", "a", "c"):
             catalog.tools[name] = tool(name, "w")
         self.assertEqual([hit["name"] for hit in catalog.search("w", {"p"}, 4)], ["a", "b", "c", "d"])
@@ -682,15 +715,15 @@ class ToolMapTests(CatalogTestCase):
 
     def test_a_name_is_registered_once(self) -> None:
         """Two tools of one name are refused with both places; `Search` and `search` are two names."""
-        error = self.assert_refused("duplicate_tool", Catalog, [tool("x"), tool("search"), tool("search", "w")])
+        error = self.assert_refused("duplicate_tool", self.make, [tool("x"), tool("search"), tool("search", "w")])
         self.assertEqual((error.field, error.reason), ("tools[2]", "the same name as tools[1]"))
         same = tool("search")
-        self.assert_refused("duplicate_tool", Catalog, [same, same])
-        self.assertEqual(len(Catalog([tool("search"), tool("Search")]).tools), 2)
+        self.assert_refused("duplicate_tool", self.make, [same, same])
+        self.assertEqual(len(self.make([tool("search"), tool("Search")]).tools), 2)
 
     def test_a_key_is_the_name_of_its_tool(self) -> None:
         """Another key is refused and nothing changes, and so is what is no tool."""
-        catalog = fixture()
+        catalog = self.fixture()
         before = list(catalog.tools.items())
         made = tool("new.tool", "订单", permission="orders:read")
         for key in ("other", "", 1, None, ("new.tool",), ["new.tool"]):
@@ -702,7 +735,7 @@ class ToolMapTests(CatalogTestCase):
 
     def test_a_missing_name_is_a_key_error(self) -> None:
         """The mapping behaves as mappings do, also for keys that no mapping could hold."""
-        catalog = fixture()
+        catalog = self.fixture()
         keys: list[Any] = ["no.such", "", 1, None, ["x"], {}]
         for key in keys:
             with self.assertRaises(KeyError):
@@ -715,295 +748,11 @@ class ToolMapTests(CatalogTestCase):
     def test_there_is_a_largest_catalog(self) -> None:
         """One tool more than the bound is refused, at once or one by one; replacing still works."""
         with mock.patch.object(catalog_module, "MAX_TOOLS", 2):
-            self.assert_refused("too_many_tools", Catalog, [tool("a"), tool("b"), tool("c")])
-            catalog = Catalog([tool("a"), tool("b")])
+            self.assert_refused("too_many_tools", self.make, [tool("a"), tool("b"), tool("c")])
+            catalog = self.make([tool("a"), tool("b")])
             self.assert_refused("too_many_tools", catalog.tools.__setitem__, "c", tool("c"))
             catalog.tools["a"] = tool("a", "w")
             self.assertEqual(len(catalog.search("w", {"p"})), 1)
-
-
-class IndexTests(CatalogTestCase):
-    """The index against the rule of the chapter, worked out tool by tool."""
-
-    @staticmethod
-    def by_rule(tools: Iterable[Tool], query: str, grants: Collection[str], limit: int) -> list[tuple[str, int]]:
-        words = set(query.casefold().split())
-        scored = [
-            (item.name, len(words & {word.casefold() for word in item.keywords}))
-            for item in tools
-            if item.permission in grants
-        ]
-        return sorted((pair for pair in scored if pair[1]), key=lambda pair: (-pair[1], pair[0]))[:limit]
-
-    def compare(self, catalog: Catalog, chance: random.Random, times: int) -> None:
-        for _ in range(times):
-            query = " ".join([*chance.choices("ABCDEFGH", k=chance.randint(1, 9)), f"rare{chance.randrange(99)}"])
-            grants = frozenset(chance.sample("pqrs", chance.randint(0, 3)))
-            limit = chance.choice((1, 2, 5, 40, 1000))
-            expected = self.by_rule(catalog.tools.values(), query, grants, limit)
-            self.assertEqual(ranking(catalog.search(query, grants, limit)), expected, (query, grants, limit))
-
-    def any_tool(self, chance: random.Random, name: str) -> Tool:
-        keywords = [word for place, word in enumerate("abcDEFGH") if chance.random() < 0.5 ** (place + 1)]
-        keywords.append(f"rare{chance.randrange(99)}")
-        return tool(name, *chance.sample(keywords, len(keywords)), permission=chance.choice("pqrs"))
-
-    def test_it_gives_what_the_rule_gives_for_any_catalog(self) -> None:
-        """Random catalogs of 0 to 3,000 tools, queries, grants and limits, common words and rare ones.
-
-        Claims: C10-037, C10-039, C10-040.
-        """
-        for seed, size in enumerate((0, 1, 2, 17, 300, 3000)):
-            chance = random.Random(seed)
-            names = chance.sample(range(10**6), size)
-            self.compare(Catalog(self.any_tool(chance, f"t{name}") for name in names), chance, 60)
-
-    def test_it_gives_what_the_rule_gives_wherever_the_best_stand(self) -> None:
-        """Common words that all the first, the middle or the last names have, in a catalog of several windows."""
-        chance = random.Random(9)
-        size = 9000
-
-        def keywords(number: int) -> Iterable[str]:
-            yield from (word for place, word in enumerate("ABCD") if chance.random() < 0.7 ** (place + 1))
-            if number < 200 or number % 601 == 0:
-                yield "E"
-            if 4000 < number < 4300:
-                yield "F"
-            if number > size - 300:
-                yield from "GH"
-
-        catalog = Catalog(tool(f"t{n:04}", *keywords(n), permission=chance.choice("ppq")) for n in range(size))
-        for query in (
-            "A",
-            "B C",
-            "G",
-            "E",
-            "A G",
-            "F G",
-            "A B C",
-            "E F G",
-            "A F H",
-            "A B C D",
-            "A B G H F",
-            "D E F G H",
-        ):
-            expected = self.by_rule(catalog.tools.values(), query, {"p"}, 1000)
-            for limit in (1, 3, 40, 1000):
-                self.assertEqual(ranking(catalog.search(query, {"p"}, limit)), expected[:limit], (query, limit))
-
-    def test_rare_words_in_a_large_catalog_are_ranked_by_the_rule(self) -> None:
-        """Tools with one, two or three rare words among 5,000, at every limit, also after one of them went."""
-        rare = {7: "x", 9: "y", 20: "x z", 300: "x y", 2500: "x y z", 4000: "z", 4999: "y z"}
-        catalog = Catalog(
-            tool(f"t{n:04}", "all", *rare.get(n, "").split(), permission="pq"[n == 20]) for n in range(5000)
-        )
-        for gone in (None, "t0300", "t2500"):
-            if gone:
-                del catalog.tools[gone]
-                self.assertNotIn(gone, [item.name for item in catalog.discoverable({"p"})])
-            for query in ("x", "x y", "x y z", "y nosuch z"):
-                expected = self.by_rule(catalog.tools.values(), query, {"p"}, 1000)
-                for limit in (1, 2, 3, 4, 1000):
-                    self.assertEqual(ranking(catalog.search(query, {"p"}, limit)), expected[:limit], (query, limit))
-
-    def test_many_good_ones_among_the_first_names_hide_no_better_one_behind(self) -> None:
-        """Two of four words in each of the first 600 names, three in one of the last: that one comes first."""
-        words = {5000: ("a", "b", "c"), 5500: ("d",)}
-        catalog = Catalog(tool(f"t{n:04}", *words.get(n, ("a", "b") if n < 600 else ("d",))) for n in range(6000))
-        for query in ("a b c d", "a b c", "c d a"):
-            expected = self.by_rule(catalog.tools.values(), query, {"p"}, 12)
-            self.assertEqual(expected[0], ("t5000", 3) if "b" in query else ("t5000", 2))
-            self.assertEqual(ranking(catalog.search(query, {"p"}, 12)), expected)
-
-    def test_a_name_that_came_late_stands_before_the_first_names_of_a_large_catalog(self) -> None:
-        """Among 6,000 tools with one word, a new one whose name is the first is the first answer."""
-        catalog = Catalog(tool(f"t{number:04}", "all", "also") for number in range(6000))
-        catalog.tools["a"] = tool("a", "all", "also")
-        catalog.tools["b"] = tool("b", "all")
-        self.assertEqual(ranking(catalog.search("all also", {"p"}, 2)), [("a", 2), ("t0000", 2)])
-        self.assertEqual([hit["name"] for hit in catalog.search("all", {"p"}, 3)], ["a", "b", "t0000"])
-
-    def test_the_first_names_do_not_win_by_being_first(self) -> None:
-        """A thousand first names have two of four words, ten late ones three, and nobody has all."""
-
-        def keywords(number: int) -> str:
-            return "AB" if number < 1000 else "ABC" if 4500 <= number < 4510 else "D" if number == 4999 else ""
-
-        catalog = Catalog(tool(f"t{number:04}", *keywords(number)) for number in range(5000))
-        for query in ("A B C D", "A B C", "A B D", "B C"):
-            for limit in (1, 3, 12, 40):
-                expected = self.by_rule(catalog.tools.values(), query, {"p"}, limit)
-                self.assertEqual(ranking(catalog.search(query, {"p"}, limit)), expected, (query, limit))
-
-    def test_it_gives_what_the_rule_gives_for_rare_words_in_a_large_catalog(self) -> None:
-        """Nine of 3,000 tools have one to four of four rare words; at every limit, and without empty groups."""
-        rare = {7: "ABCD", 300: "ABC", 301: "ABD", 302: "AB", 900: "CD", 901: "B", 1500: "A", 1501: "C", 2998: "D"}
-        catalog = Catalog(
-            tool(f"t{n:04}", "all", *rare.get(n, ""), permission="q" if n == 301 else "p") for n in range(3000)
-        )
-        for query in ("A", "C D", "A B", "A B C", "D C B A", "D nosuch"):
-            for grants in (frozenset("p"), frozenset("pq"), frozenset("q"), frozenset("z")):
-                for limit in range(1, 12):
-                    expected = self.by_rule(catalog.tools.values(), query, grants, limit)
-                    with self.subTest(query=query, limit=limit):
-                        self.assertEqual(ranking(catalog.search(query, grants, limit)), expected)
-                        groups = catalog.tools._index.best(query.casefold().split(), grants, limit)
-                        self.assertTrue(all(tools for _, tools in groups))
-
-    def test_it_gives_what_the_rule_gives_after_any_changes(self) -> None:
-        """Tools come, change and go between searches, past the point where all are numbered anew."""
-        chance = random.Random(7)
-        catalog = Catalog(self.any_tool(chance, f"t{number}") for number in range(0, 400, 2))
-        with mock.patch.object(postings, "MAX_LATE", 20):
-            for _ in range(600):
-                name = f"t{chance.randrange(400)}"
-                if name in catalog.tools and chance.random() < 0.4:
-                    del catalog.tools[name]
-                else:
-                    catalog.tools[name] = self.any_tool(chance, name)
-                if chance.random() < 0.2:
-                    self.compare(catalog, chance, 2)
-            for name in list(catalog.tools)[5:]:
-                del catalog.tools[name]
-            self.compare(catalog, chance, 20)
-
-    def test_dropping_what_is_remembered_changes_no_answer(self) -> None:
-        """With room for almost no integer and one view, searches still give what the rule gives."""
-        chance = random.Random(8)
-        with mock.patch.multiple(postings, MAX_KEPT_BYTES=100, MAX_VIEWS=1):
-            self.compare(Catalog(self.any_tool(chance, f"t{number}") for number in range(500)), chance, 60)
-
-    def test_a_tool_that_arrives_after_a_search_is_visible_to_the_same_grants(self) -> None:
-        """What was worked out for these grants is worked out again, among many tools as among few."""
-        for size in (100, 5000):
-            catalog = Catalog(tool(f"t{number:04}", "w") for number in range(size))
-            self.assertEqual(ranking(catalog.search("w", {"p"}, 1)), [("t0000", 1)])
-            catalog.tools["a"] = tool("a", "w")
-            self.assertEqual(ranking(catalog.search("w", {"p"}, 1)), [("a", 1)])
-
-    def test_what_is_remembered_is_bounded(self) -> None:
-        """Late numbers, gaps, views and integers stay within their bounds, whatever is asked and changed."""
-        catalog = Catalog(tool(f"t{number:03}", "w", f"v{number % 9}") for number in range(300))
-        index = catalog.tools._index
-        with mock.patch.multiple(postings, MAX_LATE=10, MAX_VIEWS=5, MAX_KEPT_BYTES=200):
-            for number in range(60):
-                catalog.tools[f"late{number:02}"] = tool(f"late{number:02}", "w")
-                catalog.search(f"w v{number % 9}", {"p", f"q{number}"})
-                self.assertLessEqual(len(index._tools) - index._in_step, 10)
-                self.assertLessEqual(len(index._words._bits) * len(index._tools) // 8, 200)
-            for number in range(20):
-                catalog.search("w", {"p", f"q{number}"})
-                self.assertLessEqual(len(index._views), 5)
-            for name in list(catalog.tools)[:350]:
-                del catalog.tools[name]
-            catalog.search("w", {"p"})
-            self.assertLessEqual(len(index._tools), 2 * len(catalog.tools) + 10)
-
-    def test_the_published_bounds_of_the_index_are_these(self) -> None:
-        """What counts as few, and how much may be late, remembered or kept."""
-        self.assertEqual(
-            {name: getattr(postings, name) for name in postings.__all__ if name.isupper()},
-            {"FEW": 16, "FEW_SHARE": 1024, "MAX_KEPT_BYTES": 67_108_864, "MAX_LATE": 512, "MAX_VIEWS": 64},
-        )
-
-    def test_integers_are_kept_while_they_fit_and_not_one_longer(self) -> None:
-        """Two of ten bytes fit into twenty; for the third all are dropped, and it is kept."""
-        catalog = Catalog(tool(f"t{number:02}", "u", "v", "w") for number in range(80))
-        kept = catalog.tools._index._words._bits
-        with mock.patch.object(postings, "MAX_KEPT_BYTES", 20):
-            for word, expected in (("u", {"u"}), ("v", {"u", "v"}), ("w", {"w"})):
-                catalog.search(word, {"p"})
-                self.assertEqual(set(kept), expected)
-
-    def test_views_are_kept_while_there_are_not_too_many(self) -> None:
-        """Two where there may be two; the third is kept alone."""
-        catalog = Catalog([tool("a", "w")])
-        kept = catalog.tools._index._views
-        p, q, r = frozenset("p"), frozenset("pq"), frozenset("pr")
-        with mock.patch.object(postings, "MAX_VIEWS", 2):
-            for grants, expected in ((p, {p}), (q, {p, q}), (p, {p, q}), (r, {r})):
-                catalog.search("w", grants)
-                self.assertEqual(set(kept), expected)
-
-    def test_all_are_numbered_anew_past_the_bound_and_not_before(self) -> None:
-        """The eleventh late name does it where ten may be late, and so does the gap that is one too many."""
-        with mock.patch.object(postings, "MAX_LATE", 10):
-            catalog = Catalog(tool(f"t{number}", "w") for number in range(20, 50))
-            index = catalog.tools._index
-            for number in range(10):
-                catalog.tools[f"a{number}"] = tool(f"a{number}", "w")
-            catalog.search("w", {"p"})
-            self.assertEqual((index._in_step, len(index._tools)), (30, 40))
-            catalog.tools["b"] = tool("b", "w")
-            catalog.search("w", {"p"})
-            self.assertEqual((index._in_step, len(index._tools)), (41, 41))
-            catalog = Catalog(tool(f"t{number}", "w") for number in range(10, 50))
-            for number in range(10, 35):
-                del catalog.tools[f"t{number}"]
-            catalog.search("w", {"p"})
-            self.assertEqual(len(catalog.tools._index._tools), 40)  # 25 gaps are ten more than the 15 tools
-            del catalog.tools["t35"]
-            catalog.search("w", {"p"})
-            self.assertEqual(len(catalog.tools._index._tools), 14)
-
-    def test_a_word_that_one_tool_has_needs_no_set_and_one_that_none_has_no_place(self) -> None:
-        """Made at once or one by one; a word whose last tool is gone is forgotten."""
-        catalog = Catalog([tool("a", "lone", "both"), tool("b", "both")])
-        kept = catalog.tools._index._words._numbers
-        self.assertEqual(kept, {"lone": 0, "both": {0, 1}})
-        catalog.tools["c"] = tool("c", "late")
-        self.assertEqual(kept, {"lone": 0, "both": {0, 1}, "late": 2})
-        for name in "abc":
-            del catalog.tools[name]
-            self.assertNotIn(name, [item.name for item in catalog.discoverable({"p"})])
-        self.assertEqual(kept, {})
-
-    def test_many_words_are_summed_right(self) -> None:
-        """Scores up to 100 come out in order: each tool has one word more than the one before."""
-        words = [f"w{number:03}" for number in range(100)]
-        catalog = Catalog([tool(f"t{n:03}", *words[: n + 1]) for n in range(100)])
-        hits = ranking(catalog.search(" ".join(words), {"p"}, 1000))
-        self.assertEqual(hits, [(f"t{n:03}", n + 1) for n in reversed(range(100))])
-
-    def test_a_rare_word_touches_only_its_matches(self) -> None:
-        """A word of two tools among 20,000 is answered from two of them, with nothing else looked at."""
-        catalog = Catalog(tool(f"t{n:05}", "all", "two" if n in (7, 19_999) else "other") for n in range(20_000))
-        index = catalog.tools._index
-        looked_at: list[Any] = []
-
-        class Watched(list[Any]):
-            def __getitem__(self, number: Any) -> Any:
-                looked_at.append(number)
-                return super().__getitem__(number)
-
-        with (
-            mock.patch.object(index, "_best_by_bits", side_effect=AssertionError),
-            mock.patch.object(index, "_tools", Watched(index._tools)),
-        ):
-            self.assertEqual(ranking(catalog.search("two nosuch", {"p"})), [("t00007", 1), ("t19999", 1)])
-        self.assertEqual({7, 19_999}, set(looked_at))
-
-    def test_an_upgrade_touches_only_its_own_words(self) -> None:
-        """A new version under the same words changes no posting; a changed word changes two."""
-        catalog = Catalog(tool(f"t{n:03}", "all", "half") for n in range(100))
-        with (
-            mock.patch.object(postings.Postings, "add", autospec=True) as add,
-            mock.patch.object(postings.Postings, "remove", autospec=True) as remove,
-        ):
-            catalog.tools["t050"] = replace(catalog.tools["t050"], version="2")
-            self.assertEqual((add.call_count, remove.call_count), (0, 0))
-            catalog.tools["t050"] = replace(catalog.tools["t050"], keywords=("all", "new"))
-            self.assertEqual((add.call_args.args[1:], remove.call_args.args[1:]), (("new", 50), ("half", 50)))
-
-    def test_the_lowest_bits_are_found_in_any_window(self) -> None:
-        """Positions in the first window, at its edges, far behind, and none at all."""
-        for positions in (
-            [], [0], [511, 512], [4095, 4096], [32767, 32768, 100_000], list(range(7, 40)),
-            list(range(0, 200_000, 777)),
-        ):  # fmt: skip
-            bits = sum(1 << position for position in positions)
-            for limit in (1, 2, 3, 20, 1000):
-                self.assertEqual(postings._lowest(bits, limit), positions[:limit])
 
 
 class BadInputTests(CatalogTestCase):
@@ -1030,7 +779,7 @@ class BadInputTests(CatalogTestCase):
 
         Claims: C10-041.
         """
-        catalog = fixture()
+        catalog = self.fixture()
         for query in (None, 1, True, b"x", ["x"], {"x"}, SURROGATE, "x" * (MAX_QUERY + 1), "x" * 2**20):
             self.assert_refused("invalid_query", catalog.search, query, ALL)
         for query in ("\0", "e\u0301", "x" * MAX_QUERY, "{}", "订单\0"):
@@ -1042,14 +791,14 @@ class BadInputTests(CatalogTestCase):
 
         Claims: C10-041, C10-055.
         """
-        catalog = fixture()
+        catalog = self.fixture()
         for limit in (0, -1, True, False, 1.0, float("nan"), "3", None, MAX_LIMIT + 1, 10**100):
             error = self.assert_refused("invalid_limit", catalog.search, "订单", ALL, limit)
             self.assertEqual((error.field, error.reason), ("limit", "not an integer from 1 to 1000"))
 
     def test_every_question_refuses_what_are_no_grants(self) -> None:
         """One string would match by its parts, so it is refused, and so is all that is no collection of strings."""
-        catalog = fixture()
+        catalog = self.fixture()
         hits = catalog.search("订单", ALL)
         loaded = catalog.load(hits, ALL)[0]
         bad = (
@@ -1075,7 +824,7 @@ class BadInputTests(CatalogTestCase):
 
     def test_any_collection_of_strings_will_do_for_grants(self) -> None:
         """A set, a frozen one, a list, a tuple and the keys of a dict say the same."""
-        catalog = fixture()
+        catalog = self.fixture()
         expected = catalog.search("订单", frozenset({"orders:read"}))
         for grants in ({"orders:read"}, ["orders:read"] * 2, ("orders:read",), {"orders:read": 1}.keys()):
             self.assertEqual(catalog.search("订单", grants), expected)
@@ -1083,7 +832,7 @@ class BadInputTests(CatalogTestCase):
 
     def test_load_refuses_what_is_no_batch(self) -> None:
         """Other types, too many cards, a budget that is no positive integer."""
-        catalog = fixture()
+        catalog = self.fixture()
         hits = catalog.search("订单", ALL)
         bad: list[Any] = [None, 1, "x", hits[0], iter(hits), {1}, [None], ["orders.get"], [[]], hits * (MAX_BATCH + 1)]
         for value in bad:
@@ -1092,15 +841,21 @@ class BadInputTests(CatalogTestCase):
             error = self.assert_refused("invalid_budget", catalog.load, hits, ALL, budget)
             self.assertEqual((error.field, error.reason), ("budget_bytes", "not a positive integer"))
         self.assertEqual(len(catalog.load(hits, ALL, 10**100)), 2)
-        many = Catalog(tool(f"t{number}", "word") for number in range(MAX_BATCH + 1))
+        many = self.make(tool(f"t{number}", "word") for number in range(MAX_BATCH + 1))
         cards = [{"name": item.name, "digest": item.digest} for item in many.tools.values()]
         self.assertEqual(len(many.load(cards[:MAX_BATCH], ["p"], 10**9)), MAX_BATCH)
         self.assert_refused("invalid_hits", many.load, cards, ["p"], 10**9)
 
     def test_a_catalog_is_made_of_tools(self) -> None:
-        """What is no collection, and a collection of something else, is refused."""
-        for tools in (None, 1, "abc", [None], [tool("a"), {}], {"a": tool("a")}):
-            self.assert_refused("invalid_tool", Catalog, tools)
+        """What is no collection, and a collection of something else, is refused; so is what is almost a tool."""
+
+        class Special(Tool):
+            pass
+
+        special = Special("a", "", (), "p", "read")
+        for tools in (None, 1, "abc", [None], [tool("a"), {}], {"a": tool("a")}, [special]):
+            self.assert_refused("invalid_tool", self.make, tools)
+        self.assert_refused("invalid_tool", self.make().tools.__setitem__, "a", special)
 
 
 class BoundaryTests(FolderTestCase):
@@ -1109,10 +864,10 @@ class BoundaryTests(FolderTestCase):
 
         Claims: C10-010, C10-062.
         """
-        for module in ("catalog.py", "companions/finding/postings.py", "jobs.py"):
-            source = (Path(catalog_module.__file__).parent / module).read_text(encoding="utf-8")
+        for module, other in (("catalog", "jobs"), ("jobs", "catalog")):
+            source = Path(catalog_module.__file__).with_name(f"{module}.py").read_text(encoding="utf-8")
             imported = {node.module for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ImportFrom)}
-            self.assertFalse(imported & {"chapter10.jobs", "chapter10.catalog"} - {f"chapter10.{module[:-3]}"}, module)
+            self.assertNotIn(f"chapter10.{other}", imported)
 
     def test_the_fixture_argument_is_no_report_argument(self) -> None:
         """A job for `record_id` is refused, a job for a month is taken.

@@ -16,8 +16,9 @@ from pathlib import Path
 from unittest import mock
 
 from chapter10.companions.operating.jobs_command import main as jobs
+from chapter10.companions.work.living_store import LivingStore
 from chapter10.companions.work.worker_log import WorkerLog, log_path
-from chapter10.jobs import JobError, JobStore
+from chapter10.jobs import JobError
 from chapter10.lab.histories.job_checker import violations
 from chapter10.lab.processes import chaos, two_terminals
 from chapter10.lab.processes.chaos_worker import CHAOS_WORK, KINDS
@@ -74,7 +75,7 @@ class ChaosTestCase(FolderTestCase):
         self.assertGreater(figures["done"]["repeat"] + figures["done"]["conflict"] + figures["done"]["cancel"], 0)
         path = Meanwhile.chaos_folder / "jobs.db"
         self.assertEqual(violations(path, accepted=range(1, figures["accepted"] + 1)), [])
-        with JobStore(path) as store:
+        with LivingStore(path) as store:
             claims = store.db.execute("SELECT sum(attempt) FROM jobs").fetchone()[0]
             self.assertEqual(store.stats(now=0), {})
         self.assertEqual(figures["attempts"], claims)
@@ -100,7 +101,7 @@ class ChaosTestCase(FolderTestCase):
         with mock.patch.object(chaos._Run, "_start"):
             run = chaos._Run(self.folder, 0, mock.Mock(), 0.5, lambda: 0.0, lambda seconds: None)
         (self.folder / "errors.txt").write_text("Traceback", encoding="utf-8", newline="\n")
-        with JobStore(path, [CHAOS_WORK]) as store:
+        with LivingStore(path, [CHAOS_WORK]) as store:
             args = {"kind": "plain", "steps": 1}
             for key in ("a", "b"):
                 store.submit("alice", key, args, now=0, tool="chaos.work")
@@ -125,7 +126,7 @@ class ChaosTestCase(FolderTestCase):
 
     def test_the_work_is_checked_at_the_door(self) -> None:
         """A kind of work that no worker knows is not accepted."""
-        with JobStore(self.folder / "jobs.db", [CHAOS_WORK]) as store:
+        with LivingStore(self.folder / "jobs.db", [CHAOS_WORK]) as store:
             for args in ({}, {"kind": "other", "steps": 1}, {"kind": KINDS[0], "steps": 0}):
                 with self.assertRaises(JobError):
                     store.submit("alice", "k", args, now=0, tool="chaos.work")
@@ -150,7 +151,7 @@ class TwoTerminals(unittest.TestCase):
         """
         story = Meanwhile.story.result()
         self.assertEqual(story.wrong, [])
-        with JobStore(Meanwhile.story_folder / "jobs.db") as store:
+        with LivingStore(Meanwhile.story_folder / "jobs.db") as store:
             jobs = store.list_jobs("alice", limit=100)
             self.assertEqual([job["state"] for job in jobs], ["succeeded"] * 8)
             self.assertEqual(store.db.execute("SELECT count(*) FROM receipts").fetchone()[0], 8)

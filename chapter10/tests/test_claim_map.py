@@ -12,9 +12,9 @@ from typing import Any
 from unittest import mock
 
 from chapter10.lab.console.textio import main_guard
-from chapter10.lab.histories.guards import GUARDS, line_of
+from chapter10.lab.histories.guards import MarkError
 from chapter10.lab.proof import claim_map
-from chapter10.lab.proof.claim_map import PAGE, main, page, problems
+from chapter10.lab.proof.claim_map import PAGE, main, pages, problems
 from chapter10.lab.proof.claims import (
     KINDS,
     Claim,
@@ -99,15 +99,14 @@ class EveryClaim(unittest.TestCase):
 
     def test_the_list_names_no_place_in_the_code(self) -> None:
         """Places are found when the map is read; a written one would go out of date."""
-        text = (TOP / "chapter10" / "lab" / "claims.toml").read_text(encoding="utf-8")
+        text = (TOP / "chapter10" / "lab" / "proof" / "claims.toml").read_text(encoding="utf-8")
         rows = "\n".join(line for line in text.splitlines() if not line.startswith(("#", "unguarded", "prose")))
         self.assertNotRegex(rows, r"\w\.py\b|\bline \d|test_[a-z]+_[a-z]")
 
     def test_every_room_exists(self) -> None:
         """`room` is a module, or the documents beside the code."""
-        for room in {claim.room for claim in claims()} - {"documents"}:
-            places = [TOP / "chapter10" / folder / f"{room}.py" for folder in ("", "companions")]
-            self.assertTrue(any(place.is_file() for place in places), room)
+        modules = {path.stem for path in (TOP / "chapter10").rglob("*.py") if "tests" not in path.parts}
+        self.assertEqual({claim.room for claim in claims()} - modules, {"documents"})
 
 
 class TheFigures(unittest.TestCase):
@@ -142,15 +141,6 @@ class WhatBreaksThem(unittest.TestCase):
                 with self.subTest(claim=claim.id, says=claim.sentence.en):
                     self.assertNotEqual(bool(whole().broken.get(claim.id)), bool(claim.unguarded))
 
-    def test_every_guard_names_claims_and_its_line_is_found(self) -> None:
-        """The line that is shown holds the beginning of the guard's text."""
-        lines = (TOP / "chapter10" / "jobs.py").read_text(encoding="utf-8").splitlines()
-        for guard in GUARDS:
-            with self.subTest(guard=guard.name):
-                self.assertTrue(guard.claims)
-                first = guard.change[0].partition("\n")[0]
-                self.assertIn(first, lines[line_of(guard) - 1])
-
 
 class TheCommand(unittest.TestCase):
     """What a reader types."""
@@ -162,7 +152,7 @@ class TheCommand(unittest.TestCase):
         found = re.search(r"chapter10/jobs\.py:(\d+)  (.+?)    \((.*)\)", out)
         assert found is not None
         line = (TOP / "chapter10" / "jobs.py").read_text(encoding="utf-8").splitlines()[int(found.group(1)) - 1]
-        self.assertEqual(line.strip(), found.group(2))
+        self.assertEqual(line.strip(), f"{found.group(2)}  # guard: stale_attempt")
         self.assertIn("finish", found.group(3))
         self.assertIn('failures.stale_worker = "stale_attempt"', out)
         self.assertIn("python -m chapter10 explore --without stale_attempt.finish", out)
@@ -184,6 +174,14 @@ class TheCommand(unittest.TestCase):
         self.assertEqual((code, out), (2, ""))
         self.assertIn("there is no claim C99-001", error)
         self.assertEqual(call("--write", "--check")[0], 2)
+
+    def test_a_guard_without_its_mark_is_one_line(self) -> None:
+        """The line says which guard it is and what to do; exit code 1, and no traceback."""
+        out = io.StringIO()
+        lost = mock.patch.object(claim_map, "read_map", side_effect=MarkError("guard due.claim: lost"))
+        with lost, contextlib.redirect_stdout(out):
+            self.assertEqual(main(["--claim", "C10-229"]), 1)
+        self.assertEqual(out.getvalue(), "[X] guard due.claim: lost\n")
 
     def test_claims_are_found_by_words(self) -> None:
         """Both languages, section titles and error codes lead to the sentence; all words must fit."""
@@ -226,33 +224,26 @@ class TheCommand(unittest.TestCase):
         self.assertIn("\\u", said)
 
 
-class ThePage(unittest.TestCase):
-    """`reports/claim-map.md`."""
+class ThePages(unittest.TestCase):
+    """`reports/claim-map.md` and a page for each part of the book."""
 
-    def test_it_is_fresh(self) -> None:
+    def test_they_are_fresh(self) -> None:
         """After a change of docstrings: `python -m chapter10 claims --write`."""
         code, out, _ = call("--check")
-        self.assertEqual((code, out), (0, f"[OK] {PAGE}: as a new run gives it\n"))
+        self.assertEqual((code, out), (0, f"[OK] {PAGE}, the pages beside it: as a new run gives them\n"))
 
-    def test_it_has_a_row_for_each_claim_and_no_line_numbers(self) -> None:
-        """Written twice it is the same, and an edit above a function does not change it."""
-        text = page(whole())
-        self.assertEqual(text, page(read_map(parse=parsed)))
-        rows = re.findall(r"^\| ((?:C10|C8|T6|I4)-\d{3}) \|", text, re.MULTILINE)
-        self.assertEqual(rows, list(whole().claims))
-        self.assertNotRegex(text, r"\.py:\d")
+    def test_they_have_a_row_for_each_claim_and_no_line_numbers(self) -> None:
+        """Written twice they are the same, and an edit above a function does not change them."""
+        texts = pages(whole())
+        self.assertEqual(texts, pages(read_map(parse=parsed)))
+        rows = re.findall(r"^\| ((?:C10|C8|T6|I4)-\d{3}) \|", "\n".join(texts.values()), re.MULTILINE)
+        self.assertEqual(sorted(rows), sorted(whole().claims))
+        self.assertNotRegex("".join(texts.values()), r"\.py:\d")
         moved = {
             name: [place.__class__(place.path, place.name, place.line + 7) for place in places]
             for name, places in whole().promised.items()
         }
-        self.assertEqual(page(Map(whole().claims, moved, whole().proved, whole().broken)), text)
-
-    def test_links_to_guards_exist(self) -> None:
-        """Each guard's heading in the page of guards is where the map points."""
-        headings = re.findall(r"^## (\S+)$", (TOP / "reports" / "guards.md").read_text(encoding="utf-8"), re.MULTILINE)
-        anchors = {heading.replace(".", "") for heading in headings}
-        for anchor in re.findall(r"\(guards\.md#([^)]+)\)", page(whole())):
-            self.assertIn(anchor, anchors)
+        self.assertEqual(pages(Map(whole().claims, moved, whole().proved, whole().broken)), texts)
 
 
 class Reading(unittest.TestCase):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from chapter10.canonical import canonical
-from chapter10.jobs import JobStore
+from chapter10.companions.work.living_store import LivingStore
 from chapter10.lab.effect_scenes.clocks import ATTEMPT_SECONDS, DEADLINE_SECONDS, GROUP, WAIT_SECONDS, clocks_experiment
 from chapter10.lab.evidence.evidence import Scene
 from chapter10.tests.support import FolderTestCase, ManualClock
@@ -142,7 +142,7 @@ class WaitingForAJob(FolderTestCase):
         Claims: C10-193.
         """
         clock = ManualClock()
-        with JobStore(Path(self.folder, "jobs.db")) as store:
+        with LivingStore(Path(self.folder, "jobs.db")) as store:
             job_id = store.submit("alice", "k", {"month": "2026-08"}, now=0)
             attempt = store.claim(job_id, now=0, lease=50)
             assert attempt is not None

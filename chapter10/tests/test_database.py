@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import sqlite3
@@ -9,14 +10,13 @@ import subprocess
 import threading
 import unittest
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
-from typing import Any
+from contextlib import chdir, closing, contextmanager
+from typing import Any, ClassVar
 from unittest import mock
 
-from chapter10 import database as module
-from chapter10.companions.work.turnstile import Turnstile
+from chapter10.companions.work.turnstile import FairDatabase
 from chapter10.database import BUSY_SECONDS, MAX_BUSY_SECONDS, Database, StoreError, Transaction
-from chapter10.tests.support import FolderTestCase, ManualClock, start_python
+from chapter10.tests.support import FolderTestCase, also_on, start_python
 
 OURS = 0x7E57
 FIRST = "CREATE TABLE things (name TEXT PRIMARY KEY, CONSTRAINT not_empty CHECK (name <> ''));"
@@ -34,13 +34,15 @@ db.close()
 
 
 class DatabaseTestCase(FolderTestCase):
+    make: ClassVar[type[Database]] = Database
+
     def setUp(self) -> None:
         super().setUp()
         self.path = self.folder / "store.db"
 
     def open(self, *migrations: str, path: Any = None, **options: Any) -> Database:
         """Open a store with these migrations (one by default), closed at the end of the test."""
-        database = Database(
+        database = self.make(
             self.path if path is None else path, application_id=OURS, migrations=migrations or (FIRST,), **options
         )
         self.addCleanup(database.close)
@@ -56,17 +58,6 @@ class DatabaseTestCase(FolderTestCase):
             call(*arguments, **options)
         self.assertEqual((code, code), (caught.exception.code, str(caught.exception)))
         return caught.exception
-
-    @contextmanager
-    def beside_others(self, database: Database, enter: mock.Mock, leave: Any = None) -> Iterator[sqlite3.Connection]:
-        """Let a stranger hold the write lock, with a turnstile of ours and pieces of a hundredth of a second."""
-        with (
-            closing(sqlite3.connect(self.path, isolation_level=None)) as stranger,
-            mock.patch.object(database, "_turnstile", mock.Mock(enter=enter, leave=leave or mock.Mock())),
-            mock.patch.object(module, "_PIECE_SECONDS", 0.01),
-        ):
-            stranger.execute("BEGIN IMMEDIATE")
-            yield stranger
 
     def hold(self, statement: str) -> subprocess.Popen[str]:
         """Let another process take a lock and keep it until the test ends, or until it is ended."""
@@ -85,6 +76,7 @@ def insert(database: Database, name: str) -> None:
         connection.execute("INSERT INTO things (name) VALUES (?)", (name,))
 
 
+@also_on(FairDatabase)
 class Transactions(DatabaseTestCase):
     def test_a_write_takes_the_lock_before_its_first_read(self) -> None:
         """Every transaction begins with BEGIN IMMEDIATE and ends with COMMIT.
@@ -156,7 +148,6 @@ class Transactions(DatabaseTestCase):
 
     def test_an_interrupt_right_after_the_lock_was_taken_gives_it_back(self) -> None:
         """Ctrl-C between BEGIN and the block leaves no lock behind."""
-        self.open().close()
 
         class Struck(sqlite3.Connection):
             def execute(self, sql: str, *parameters: Any) -> sqlite3.Cursor:
@@ -165,10 +156,12 @@ class Transactions(DatabaseTestCase):
                     raise KeyboardInterrupt
                 return cursor
 
+        database = self.open()
         with closing(sqlite3.connect(self.path, isolation_level=None, factory=Struck)) as connection:
-            with self.assertRaises(KeyboardInterrupt):
-                Transaction(connection, Turnstile(None, 0), 0).__enter__()
+            with mock.patch.object(database, "_connection", connection), self.assertRaises(KeyboardInterrupt):
+                database.write().__enter__()
             self.assertFalse(connection.in_transaction)
+        insert(database, "a")
 
     @unittest.skipUnless(hasattr(signal, "setitimer"), "no interval timer on this system")
     def test_an_interrupt_at_any_moment_leaves_a_store_that_works(self) -> None:
@@ -211,6 +204,107 @@ class Transactions(DatabaseTestCase):
         self.assertEqual([], self.names())
 
 
+@also_on(FairDatabase)
+class Owners(DatabaseTestCase):
+    def test_a_second_task_that_writes_is_refused_and_takes_nothing_from_the_first(self) -> None:
+        """The one that has the transaction keeps it whole; the other one is told, and may write afterwards."""
+        database = self.open()
+
+        async def write(name: str) -> None:
+            with database.write() as connection:
+                connection.execute("INSERT INTO things (name) VALUES (?)", (f"{name}1",))
+                await asyncio.sleep(0)
+                connection.execute("INSERT INTO things (name) VALUES (?)", (f"{name}2",))
+
+        async def both() -> tuple[BaseException | None, BaseException | None]:
+            return await asyncio.gather(write("a"), write("b"), return_exceptions=True)
+
+        first, second = asyncio.run(both())
+        assert isinstance(second, StoreError)
+        self.assertEqual((None, "store_unavailable", "second_owner"), (first, second.code, second.reason))
+        asyncio.run(write("c"))
+        self.assertEqual(["a1", "a2", "c1", "c2"], self.names())
+
+    def test_a_write_inside_a_write_is_refused_and_the_outer_one_goes_on(self) -> None:
+        """Transactions do not nest, and a block that asks for a second one loses nothing by the refusal."""
+        database = self.open()
+        with database.write() as connection:
+            connection.execute("INSERT INTO things (name) VALUES ('outer')")
+            self.assertEqual("second_owner", self.refused("store_unavailable", insert, database, "inner").reason)
+        self.assertEqual(["outer"], self.names())
+
+    def test_whoever_waits_in_a_block_is_the_owner_though_sqlite_has_rolled_it_back(self) -> None:
+        """A full disk ends the transaction inside SQLite; until its block has ended, nobody else begins one."""
+        database = self.open()
+        held = database.write()
+        held.__enter__().execute("ROLLBACK")
+        self.refused("store_unavailable", insert, database, "a")
+        held.__exit__(KeyError, KeyError(), None)
+        insert(database, "b")
+        self.assertEqual(["b"], self.names())
+
+
+@unittest.skipUnless(hasattr(os, "fork"), "no fork on this system")
+@also_on(FairDatabase)
+class Forks(DatabaseTestCase):
+    def in_a_child(self, *calls: Callable[[], object]) -> list[str]:
+        """Return how each call ends in a process that is forked now: a reason of ours, or `done`."""
+        read, write = os.pipe()
+        child = os.fork()
+        if child == 0:
+            try:
+                for call in calls:
+                    ending = "done"
+                    try:
+                        call()
+                    except StoreError as error:
+                        ending = error.reason
+                    os.write(write, f"{ending}\n".encode())
+            finally:
+                os._exit(0)
+        os.close(write)
+        os.waitpid(child, 0)
+        with open(read, encoding="utf-8") as answer:
+            return answer.read().splitlines()
+
+    def test_a_process_that_was_forked_while_the_file_was_open_is_refused_it(self) -> None:
+        """The inherited store, and one of its own on that file: no call is made on locks that stayed behind."""
+        database = self.open()
+        insert(database, "a")
+        link = self.folder / "link.db"
+        link.symlink_to(self.path)
+        calls = (
+            lambda: insert(database, "lost"),
+            lambda: database.row("SELECT 1"),
+            lambda: database.rows("SELECT 1"),
+            database.close,
+            self.open,
+            lambda: self.open(path=link),
+        )
+        self.assertEqual(["forked"] * len(calls), self.in_a_child(*calls))
+        insert(database, "b")
+        self.assertEqual(["a", "b"], self.names())
+
+    def test_a_transaction_is_not_ended_by_a_process_that_was_forked_in_it(self) -> None:
+        """The child leaves the block and neither commits nor takes back; the parent commits."""
+        database = self.open()
+        held = database.write()
+        held.__enter__().execute("INSERT INTO things (name) VALUES ('a')")
+        self.assertEqual(["forked"] * 2, self.in_a_child(lambda: held.__exit__(None, None, None), self.open))
+        held.__exit__(None, None, None)
+        self.assertEqual(["a"], self.names())
+
+    def test_what_was_not_open_when_it_was_forked_is_a_processs_own(self) -> None:
+        """Another file, one that was closed in time, and a store in memory work in the child."""
+        self.open(path=":memory:")
+        other = self.open(path=self.folder / "other.db")
+        self.open().close()
+        calls = (self.open, lambda: self.open(path=":memory:"), lambda: self.open(path=self.folder / "new.db"))
+        self.assertEqual(["done"] * 3, self.in_a_child(*calls))
+        insert(other, "a")
+
+
+@also_on(FairDatabase)
 class Faults(DatabaseTestCase):
     def test_a_lock_that_another_process_keeps_is_store_busy(self) -> None:
         """When the waiting time is over the call says `store_busy`, and works once the lock is free."""
@@ -219,74 +313,6 @@ class Faults(DatabaseTestCase):
         error = self.refused("store_busy", insert, database, "a")
         self.assertIsInstance(error.__cause__, sqlite3.OperationalError)
         self.assertEqual([], database.rows("SELECT name FROM things"))
-
-    def test_who_got_no_turn_asks_for_it_again_between_pieces_of_the_wait(self) -> None:
-        """Beside others that take turns it gives back what it has, asks again, and then waits as who came in."""
-        database = self.open(busy_seconds=20)
-        steps: list[str] = []
-
-        def entered() -> bool:
-            steps.append("enter")
-            if steps.count("enter") == 3:
-                stranger.execute("COMMIT")
-            return steps.count("enter") == 3
-
-        with self.beside_others(database, mock.Mock(side_effect=entered), lambda: steps.append("leave")) as stranger:
-            insert(database, "a")
-        self.assertEqual(["enter", "leave", "enter", "leave", "enter", "leave"], steps)
-        self.assertEqual((["a"], 20_000), (self.names(), database.row("PRAGMA busy_timeout")[0]))
-
-    def test_who_never_gets_a_turn_is_told_when_its_time_is_over(self) -> None:
-        """The pieces together are as long as the whole wait; the next write waits as long again."""
-        database = self.open(busy_seconds=0.05)
-        with self.beside_others(database, enter := mock.Mock(return_value=False)) as stranger:
-            self.refused("store_busy", insert, database, "a")
-            self.assertLess(2, enter.call_count)
-            stranger.execute("COMMIT")
-            insert(database, "b")
-        self.assertEqual((["b"], 50), (self.names(), database.row("PRAGMA busy_timeout")[0]))
-
-    def test_who_came_in_after_all_waits_once_more_and_not_again(self) -> None:
-        """A stranger that knows of no turns holds the lock; the answer is that of any wait."""
-        database = self.open(busy_seconds=0.05)
-        with self.beside_others(database, enter := mock.Mock(side_effect=[False, True])):
-            self.refused("store_busy", insert, database, "a")
-        self.assertEqual(2, enter.call_count)
-
-    def test_who_comes_in_late_waits_only_for_what_is_left(self) -> None:
-        """Fifteen of twenty seconds are over when it is let in; it does not wait for twenty more."""
-        clock = ManualClock()
-        steps = iter([(0.0, False), (7.5, False), (7.5, True)])
-        said: list[str] = []
-
-        def entered() -> bool:
-            seconds, let_in = next(steps)
-            clock.advance(seconds)
-            return let_in
-
-        def execute(sql: str) -> None:
-            said.append(sql)
-            if sql == "BEGIN IMMEDIATE":
-                busy = sqlite3.OperationalError("database is locked")
-                busy.sqlite_errorcode = sqlite3.SQLITE_BUSY
-                raise busy
-
-        connection, turnstile = mock.Mock(in_transaction=False, execute=execute), mock.Mock(enter=entered)
-        self.refused("store_busy", Transaction(connection, turnstile, 20, clock).__enter__)
-        waits = [sql.partition("=")[2] for sql in said if sql.startswith("PRAGMA busy_timeout")]
-        self.assertEqual(["1000", "1000", "5000", "20000"], waits)
-
-    def test_without_a_turn_a_fault_that_is_no_lock_comes_out_at_once(self) -> None:
-        """A disk that fails is not asked again; SQLite's wait is as long as it was."""
-        database = self.open(busy_seconds=20)
-        turnstile = mock.Mock(enter=mock.Mock(return_value=False))
-        broken = mock.Mock(in_transaction=False)
-        broken.execute = mock.Mock(side_effect=[None, sqlite3.OperationalError("disk I/O error"), None, None])
-        with mock.patch.object(database, "connection", broken), mock.patch.object(database, "_turnstile", turnstile):
-            self.refused("store_unavailable", insert, database, "a")
-        self.assertEqual(1, turnstile.enter.call_count)
-        said = [call.args[0] for call in broken.execute.mock_calls]
-        self.assertEqual(["PRAGMA busy_timeout=1000", "BEGIN IMMEDIATE", "PRAGMA busy_timeout=20000", "ROLLBACK"], said)
 
     @unittest.skipUnless(hasattr(signal, "SIGSTOP"), "no process can be stopped on this system")
     def test_a_process_that_was_stopped_in_a_transaction_keeps_the_lock_until_it_ends(self) -> None:
@@ -392,7 +418,7 @@ class Faults(DatabaseTestCase):
                 if os.geteuid() == 0:
                     os.setuid(65534)
                 try:
-                    with closing(Database(self.path, application_id=OURS, migrations=(FIRST,))) as database:
+                    with closing(self.make(self.path, application_id=OURS, migrations=(FIRST,))) as database:
                         insert(database, "a")
                 except StoreError as error:
                     code = 0 if error.code == "store_unavailable" else 8
@@ -409,13 +435,14 @@ class Faults(DatabaseTestCase):
         self.assertEqual([], database.rows("SELECT name FROM things"))
 
 
+@also_on(FairDatabase)
 class Opening(DatabaseTestCase):
     def test_what_is_no_path_is_refused(self) -> None:
         """Numbers, None, an empty path, a NUL, a lone surrogate, a folder, a missing folder: one name."""
         for path in (None, 3, True, b"", "", "a\0b", "\ud800", object(), self.folder, self.folder / "no" / "file"):
             with self.subTest(path=repr(path)):
                 with self.assertRaises(StoreError) as caught:
-                    Database(path, application_id=OURS, migrations=(FIRST,))  # type: ignore[arg-type]
+                    self.make(path, application_id=OURS, migrations=(FIRST,))  # type: ignore[arg-type]
                 self.assertEqual("store_unavailable", caught.exception.code)
         self.assertEqual([], list(self.folder.iterdir()))
 
@@ -439,6 +466,20 @@ class Opening(DatabaseTestCase):
                 self.open(path=self.folder / name).close()
                 self.open(path=os.fsencode(self.folder / name)).close()
                 self.assertTrue((self.folder / name).is_file())
+
+    def test_a_relative_path_stays_the_file_that_it_was(self) -> None:
+        """`path` names the file from the root on, so that what is opened later in another folder is the same one."""
+        with chdir(self.folder):
+            database = self.open(path="store.db")
+        self.assertEqual(os.path.realpath(self.path), database.path)
+        self.open(path=database.path)
+        insert(database, "a")
+        self.assertEqual((["a"], ":memory:"), (self.names(), self.open(path=":memory:").path))
+
+    def test_a_relative_path_in_a_folder_that_is_gone_is_refused(self) -> None:
+        """There is no file that it could be."""
+        with mock.patch("os.getcwd", side_effect=FileNotFoundError):
+            self.refused("store_unavailable", self.open, path="store.db")
 
     def test_a_store_in_memory_is_private(self) -> None:
         """`:memory:` gives each its own store and leaves no file."""
@@ -581,7 +622,7 @@ class Opening(DatabaseTestCase):
 
     def test_a_lock_in_the_way_of_the_journal_is_waited_for(self) -> None:
         """SQLite refuses to change the journal at once while another holds the lock; the opener waits."""
-        real = Database.write
+        real = self.make.write
         waited: list[bool] = []
         with closing(sqlite3.connect(self.path, isolation_level=None)) as holder:
             mode = holder.execute("PRAGMA journal_mode=WAL").fetchone()
@@ -594,7 +635,7 @@ class Opening(DatabaseTestCase):
                     holder.execute("COMMIT")
                 return real(database)
 
-            with mock.patch.object(Database, "write", let_go):
+            with mock.patch.object(self.make, "write", let_go):
                 database = self.open()
             self.assertEqual(([True], mode), (waited, database.row("PRAGMA journal_mode")))
 

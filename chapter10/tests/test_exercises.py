@@ -70,10 +70,7 @@ class TheBook(unittest.TestCase):
     """Fourteen exercises, complete."""
 
     def test_there_are_fourteen_of_three_kinds(self) -> None:
-        """Five conceptual, six coding, three design exercises, with the numbers of the chapter.
-
-        Claims: C10-313.
-        """
+        """Five conceptual, six coding, three design exercises, with the numbers of the chapter. Claims: C10-313."""
         kinds = {number: exercise.kind for number, exercise in EXERCISES.items()}
         self.assertEqual(list(kinds), list(range(1, 15)))
         self.assertEqual([n for n, kind in kinds.items() if kind == CONCEPT], [1, 2, 3, 4, 5])
@@ -81,10 +78,7 @@ class TheBook(unittest.TestCase):
         self.assertEqual([n for n, kind in kinds.items() if kind == DESIGN], [12, 13, 14])
 
     def test_each_has_a_claim_three_hints_a_stub_and_an_answer(self) -> None:
-        """In both languages; hints never show code that could be copied.
-
-        Claims: C10-313.
-        """
+        """In both languages; hints never show code that could be copied. Claims: C10-313."""
         for number, exercise in EXERCISES.items():
             with self.subTest(exercise=number):
                 self.assertEqual(exercise.claim, f"C10-{298 + number}")
@@ -137,10 +131,7 @@ class TheBook(unittest.TestCase):
         self.assertIn("600、400、200", fourth)
 
     def test_a_design_answer_has_two_designs_a_wrong_one_and_five_scenes(self) -> None:
-        """Each scene names the command that shows it.
-
-        Claims: C10-310, C10-311, C10-312.
-        """
+        """Each scene names the command that shows it. Claims: C10-310, C10-311, C10-312."""
         for exercise in PROSE:
             if exercise.kind == DESIGN:
                 with self.subTest(exercise=exercise.number):
@@ -173,10 +164,10 @@ def is_known(command: str) -> bool:
     module, arguments = words[2], words[3:]
     if module == "unittest":
         return all(names_a_test(name.removeprefix("chapter10.tests.")) for name in arguments)
-    if module == "chapter10.lab.histories.explore":
-        return arguments[0] == "--without" and arguments[1] in {guard.name for guard in GUARDS}
-    if module == "chapter10.lab.reader.companion_experiments":
-        return arguments[0] == "--group" and arguments[1] in COMPANION_AREAS
+    if words[2:4] == ["chapter10", "explore"]:
+        return arguments[1] == "--without" and arguments[2] in {guard.name for guard in GUARDS}
+    if words[2:4] == ["chapter10", "companions"]:
+        return arguments[1] == "--group" and arguments[2] in COMPANION_AREAS
     if module == "chapter10.experiments":
         cleaned = re.sub(r'"[^"]*"', "x", command).split()[3:]
         try:
@@ -191,19 +182,13 @@ class TheChecks(unittest.TestCase):
     """Each stub is unsolved, each answer passes, each known-wrong file fails where it says."""
 
     def test_every_stub_is_not_started(self) -> None:
-        """Also when somebody changed a blank in it, so it is not only the same text.
-
-        Claims: C10-313.
-        """
+        """Also when somebody changed a blank in it, so it is not only the same text. Claims: C10-313."""
         for exercise in CODING:
             with self.subTest(exercise=exercise.number):
                 self.assertEqual(judge(exercise.number, exercise.stub), Verdict(NOT_STARTED))
 
     def test_every_answer_passes(self) -> None:
-        """All checks, in order.
-
-        Claims: C10-304, C10-305, C10-306, C10-307, C10-308, C10-309, C10-313.
-        """
+        """All checks, in order. Claims: C10-304, C10-305, C10-306, C10-307, C10-308, C10-309, C10-313."""
         for exercise in CODING:
             with self.subTest(exercise=exercise.number):
                 names = tuple(check.name for check in CHECKS[exercise.number])
@@ -253,35 +238,22 @@ class TheChecks(unittest.TestCase):
         self.assertEqual(never, [])
 
     def test_a_schedule_that_goes_wrong_is_drawn(self) -> None:
-        """The shortest one, in two lanes: for a claim that reads first, four statements.
+        """The shortest one, in two lanes: for a claim that reads first, four statements; a deadlock; lanes of calls.
 
-        Claims: C10-309.
+        Claims: C10-306, C10-309.
         """
-        lanes = wrong_verdicts()["ex11_read_then_write.py"][1].failure
-        assert lanes is not None
-        rows = lanes.lanes.splitlines()
+        drawn = {name: verdict.failure.lanes for name, (_, verdict) in wrong_verdicts().items() if verdict.failure}
+        rows = drawn["ex11_read_then_write.py"].splitlines()
         self.assertEqual(rows[0].split(), ["t", "worker", "A", "worker", "B"])
         self.assertEqual(len([row for row in rows if re.match(r"\d", row)]), 4)
         self.assertIn("<- both have it", rows[-1])
-
-    def test_a_deadlock_is_drawn(self) -> None:
-        """Two deferred transactions that both read, and then neither can write.
-
-        Claims: C10-309.
-        """
-        failure = wrong_verdicts()["ex11_deferred.py"][1].failure
-        assert failure is not None
-        self.assertIn("neither can go on", failure.lanes)
-
-    def test_reads_that_go_wrong_are_drawn(self) -> None:
-        """In lanes of the calls.
-
-        Claims: C10-306.
-        """
-        for name in ("ex08_everything_at_once.py", "ex08_order_of_completion.py", "ex08_swallows_the_cancel.py"):
-            failure = wrong_verdicts()[name][1].failure
-            assert failure is not None
-            self.assertIn("call-A", failure.lanes)
+        for name, words in (
+            ("ex11_deferred.py", "neither can go on"),
+            ("ex08_everything_at_once.py", "call-A"),
+            ("ex08_order_of_completion.py", "call-A"),
+            ("ex08_swallows_the_cancel.py", "call-A"),
+        ):
+            self.assertIn(words, drawn[name])
 
 
 class TheJudge(FolderTestCase):
@@ -351,34 +323,27 @@ class TheJudge(FolderTestCase):
         assert verdict.failure is not None
         self.assertIn("NotImplementedError", verdict.failure.got)
 
-    def test_a_test_that_returns_instead_of_asserting_is_told(self) -> None:
-        """What a test returns nobody reads."""
-        text = text_of(EXERCISES[6].answer).replace('    assert "invoices.get" in names, names', "    return True")
-        failure = self.judged(text.encode("utf-8"), 6).failure
-        assert failure is not None
-        self.assertEqual((failure.check, failure.got), ("found_accepts", "it returns True"))
-
-    def test_a_refusal_of_the_library_comes_with_its_reason_and_line(self) -> None:
-        """A code alone would leave a newcomer guessing."""
-        text = text_of(EXERCISES[6].answer).replace('("查询", "发票", "状态")', '"查询 发票 状态"')
-        failure = self.judged(text.encode("utf-8"), 6).failure
-        assert failure is not None
-        self.assertRegex(failure.got, r"^CatalogError: invalid_tool, keywords, .+ \(line \d+ of your file\)$")
-
-    def test_an_assertion_of_the_reader_comes_with_its_line(self) -> None:
-        """Also when it says nothing itself."""
-        text = text_of(EXERCISES[6].answer).replace('assert "invoices.get" in names, names', "assert not names")
-        failure = self.judged(text.encode("utf-8"), 6).failure
-        assert failure is not None
-        self.assertRegex(failure.got, r"^AssertionError \(line \d+ of your file\)$")
+    def test_what_the_reader_wrote_comes_with_its_reason_and_line(self) -> None:
+        """What a test returns nobody reads; a code or a bare assertion alone would leave a newcomer guessing."""
+        answer = text_of(EXERCISES[6].answer)
+        line = r"\(line \d+ of your file\)$"
+        for old, new, got in (
+            ('    assert "invoices.get" in names, names', "    return True", r"^it returns True$"),
+            ('("查询", "发票", "状态")', '"查询 发票 状态"', r"^CatalogError: invalid_tool, keywords, .+ " + line),
+            ('assert "invoices.get" in names, names', "assert not names", r"^AssertionError " + line),
+        ):
+            with self.subTest(new=new):
+                failure = self.judged(answer.replace(old, new).encode("utf-8"), 6).failure
+                assert failure is not None
+                self.assertRegex(failure.got, got)
+                if new == "    return True":
+                    self.assertEqual(failure.check, "found_accepts")
 
     def test_what_the_file_prints_is_kept_up_to_a_bound(self) -> None:
         """A loop that prints fills no memory and does not disturb the verdict."""
-        answer = text_of(EXERCISES[9].answer)
-        verdict = self.judged((answer + "\nfor _ in range(10_000):\n    print('喵' * 10)\n").encode("utf-8"))
-        self.assertEqual(verdict.status, PASSED)
-        self.assertEqual(len(verdict.printed), MAX_PRINTED)
-        self.assertTrue(verdict.printed.startswith("喵"))
+        loop = "\nfor _ in range(10_000):\n    print('喵' * 10)\n"
+        verdict = self.judged((text_of(EXERCISES[9].answer) + loop).encode("utf-8"))
+        self.assertEqual((verdict.status, len(verdict.printed), verdict.printed[0]), (PASSED, MAX_PRINTED, "喵"))
 
     def test_a_file_saved_twice_within_a_second_is_read_anew(self) -> None:
         """No cache of the import system stands between: same size, same second, another verdict."""
@@ -395,10 +360,7 @@ class TheJudge(FolderTestCase):
         self.assertEqual(self.judged((head + text_of(EXERCISES[9].answer)).encode("utf-8")).status, PASSED)
 
     def test_reads_that_wait_for_nothing_are_stuck_and_do_not_hang(self) -> None:
-        """No time passes: the function is told that what it waits for will not come.
-
-        Claims: C10-306.
-        """
+        """No time passes: the function is told that what it waits for will not come. Claims: C10-306."""
         waiting = "import asyncio\nasync def read_all(calls, read, limit):\n    await asyncio.Event().wait()\n"
         failure = self.judged(waiting.encode(), 8).failure
         assert failure is not None
@@ -450,10 +412,7 @@ class EveryOrder(unittest.TestCase):
         return every_order(prepare, calls * (2 // len(calls)), judge_by or (lambda database, returned: ""))
 
     def test_the_number_of_orders_is_the_number_there_is(self) -> None:
-        """Two statements against two: six; three against three: twenty.
-
-        Claims: C10-297.
-        """
+        """Two statements against two: six; three against three: twenty. Claims: C10-297."""
 
         def statements(count: int, connection: Connection) -> None:
             for _ in range(count):
@@ -464,15 +423,14 @@ class EveryOrder(unittest.TestCase):
                 self.assertEqual(self.tried(partial(statements, count)), (orders, None))
 
     def test_a_lost_update_is_found_and_a_guarded_one_is_not_lost(self) -> None:
-        """Read, then write: four of six orders lose one; one statement: none.
+        """Read, then write: four of six orders lose one; one statement, or `BEGIN IMMEDIATE` around both: none.
 
         Claims: C10-297, C10-309.
         """
         lost: list[str] = []
 
         def total(database: sqlite3.Connection, returned: tuple[Any, ...]) -> str:
-            count = database.execute("SELECT n FROM t").fetchone()[0]
-            lost.append("lost" if count != 2 else "")
+            lost.append("" if database.execute("SELECT n FROM t").fetchone()[0] == 2 else "lost")
             return lost[-1]
 
         def naive(connection: Connection) -> None:
@@ -480,29 +438,16 @@ class EveryOrder(unittest.TestCase):
             assert row is not None
             connection.execute("UPDATE t SET n = ?", (row[0] + 1,))
 
+        def locked(connection: Connection) -> None:
+            connection.execute("BEGIN IMMEDIATE")
+            naive(connection)
+            connection.execute("COMMIT")
+
         count, bad = self.tried(naive, judge_by=total)
         assert bad is not None
         self.assertEqual((count, lost.count("lost"), len(bad.events)), (6, 4, 4))
-        lost.clear()
-        count, bad = self.tried(lambda connection: connection.execute("UPDATE t SET n = n + 1"), judge_by=total)
-        self.assertEqual((count, bad), (2, None))
-
-    def test_a_worker_waits_for_the_lock_and_goes_on(self) -> None:
-        """With BEGIN IMMEDIATE around it nothing is lost, and nobody is stuck.
-
-        Claims: C10-297, C10-309.
-        """
-
-        def locked(connection: Connection) -> None:
-            connection.execute("BEGIN IMMEDIATE")
-            row = connection.execute("SELECT n FROM t").fetchone()
-            assert row is not None
-            connection.execute("UPDATE t SET n = ?", (row[0] + 1,))
-            connection.execute("COMMIT")
-
-        def total(database: sqlite3.Connection, returned: tuple[Any, ...]) -> str:
-            return "" if database.execute("SELECT n FROM t").fetchone()[0] == 2 else "lost"
-
+        one_statement = self.tried(lambda connection: connection.execute("UPDATE t SET n = n + 1"), judge_by=total)
+        self.assertEqual(one_statement, (2, None))
         count, bad = self.tried(locked, judge_by=total)
         self.assertIsNone(bad)
         self.assertGreater(count, 2)
@@ -619,23 +564,17 @@ class Desk(FolderTestCase):
         self.assertEqual(text_of(self.work / "ex06.py"), "mine\n")
 
     def test_reset_keeps_what_was_there(self) -> None:
-        """Beside it, under a name that is said."""
+        """Beside it, under a name that is said and is its own; a pristine file is not worth a copy."""
         self.put(EXERCISES[6], "mine\n")
         self.assertIn("ex06_old.py", self.say("reset", "6"))
-        self.assertEqual(text_of(self.work / "ex06_old.py"), "mine\n")
         self.assertEqual(text_of(self.work / "ex06.py"), text_of(EXERCISES[6].stub))
-        self.say("reset", "7")
-        self.assertTrue((self.work / "ex07.py").is_file())
-
-    def test_a_second_reset_writes_over_nothing(self) -> None:
-        """A pristine file is not worth a copy, and a later one gets a name of its own."""
-        self.put(EXERCISES[6], "mine\n")
-        self.say("reset", "6")
         self.assertNotIn("old", self.say("reset", "6"))
         self.put(EXERCISES[6], "again\n")
         self.assertIn("ex06_old2.py", self.say("reset", "6"))
         copies = [text_of(self.work / name) for name in ("ex06_old.py", "ex06_old2.py")]
         self.assertEqual(copies, ["mine\n", "again\n"])
+        self.say("reset", "7")
+        self.assertTrue((self.work / "ex07.py").is_file())
 
     def test_not_started_is_exit_code_2(self) -> None:
         """No file, and the pristine file also when git made its line ends others."""
@@ -679,17 +618,13 @@ class Desk(FolderTestCase):
         self.put(EXERCISES[9], "import os\nprint('bye', flush=True)\nos._exit(0)\n")
         self.assertIn("ended the whole process", self.say("check", "9", code=1))
 
-    def test_a_machine_that_cannot_start_a_child_is_exit_code_3(self) -> None:
-        """And the reader is sent to the doctor."""
+    def test_a_machine_that_fails_is_exit_code_3(self) -> None:
+        """It cannot start a child, or the child lacks something: the reason is shown, and the way to the doctor."""
         self.put(EXERCISES[9], "x = 1\n")
         with mock.patch("subprocess.run", side_effect=OSError("no more processes")):
             text = self.say("check", "9", code=3)
         self.assertIn("no more processes", text)
-        self.assertIn("lab.reader.doctor", text)
-
-    def test_a_child_that_lacks_something_is_exit_code_3(self) -> None:
-        """What it said on standard error is the reason."""
-        self.put(EXERCISES[9], "x = 1\n")
+        self.assertIn("python -m chapter10 doctor", text)
         child = subprocess.CompletedProcess([], 3, "", "the machine failed: no room\n")
         with mock.patch("subprocess.run", return_value=child):
             self.assertIn("no room", self.say("check", "9", code=3))

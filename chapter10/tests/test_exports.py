@@ -28,7 +28,7 @@ from chapter10.companions.operating.sales import SalesError
 from chapter10.companions.work.heartbeat import AttemptOver
 from chapter10.companions.work.worker import Handler, Outcome, Worker
 from chapter10.jobs import JobError, JobStore
-from chapter10.tests.job_support import JobTestCase
+from chapter10.tests.job_support import LivingTestCase
 from chapter10.tests.support import ManualClock, defaults
 
 PLAIN = "order_id,month,amount_cents\nA,2026-08,1000\nB,2026-08,2000\nC,2026-08,3000\nD,2026-07,9900\n"
@@ -61,7 +61,7 @@ class Context:
         return 60.0
 
 
-class ExportTestCase(JobTestCase):
+class ExportTestCase(LivingTestCase):
     """A folder with a sales file, and a store that takes exports of it."""
 
     def setUp(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import random
 import threading
@@ -15,6 +16,8 @@ from unittest import mock
 from chapter10.companions.tools.executor import KEEP_PROGRESS
 from chapter10.companions.tools.gateway import (
     MAX_MESSAGES,
+    NEXT_STEPS,
+    NO_NAME,
     READ_TOOL,
     SEARCH_TOOL,
     Gateway,
@@ -25,8 +28,8 @@ from chapter10.companions.tools.gateway import (
 from chapter10.companions.tools.registry import ApprovalRequest, CallContext, ToolRegistry, ToolSpec
 from chapter10.companions.tools.result_budget import ResultBudget, merge_messages
 from chapter10.companions.tools.result_store import ResultStore
-from chapter10.companions.tools.tool_calls import CallFailure, ExecutorError, Progress, ToolResult
-from chapter10.companions.tools.transcript import MAX_PROBLEMS, prefix_digests, problems_of
+from chapter10.companions.tools.tool_calls import CallFailure, Progress, ToolResult
+from chapter10.companions.tools.transcript import MAX_PROBLEMS, fits, prefix_digests, problems_of
 from chapter10.tests.support import FolderTestCase
 
 Block = dict[str, Any]
@@ -192,13 +195,89 @@ class WhatReachesAHandler(GatewayTestCase):
         found = [gateway._call(call(name, name)).read_only for name in names]
         self.assertEqual(found, [True, True, True, False, False])
 
+    async def test_a_tool_that_names_no_permission_and_no_words_is_found_and_called(self) -> None:
+        """What may be called can be found: by its name, by a phrase, with a question mark, whatever the grants are."""
+        self.tool("order_status", permission="public", keywords=None, description="查询订单状态")
+        for number, query in enumerate(("order_status", "订单状态", "status?")):
+            for grants in ((), {"other"}):
+                gateway = self.gateway(grants=grants)
+                gateway.ask("?")
+                await self.play(gateway, search(f"s{number}", query))
+                (result,) = await self.play(gateway, call("c", "order_status"))
+                self.assertEqual(result.content, "order_status A")
+
+    async def test_names_are_as_providers_take_them_and_lead_back(self) -> None:
+        """Whatever a registered name looks like, its tool is offered, called and limited under one that fits."""
+        names = ["orders.get", "orders_get", "orders/get", "查询订单", "x" * 70 + "1", "x" * 70 + "2", "a b"]
+        for name in names:
+            self.tool(name, keywords=("all",), permission="public")
+        self.budget = ResultBudget(ResultStore(self.folder / "results"), tool_limits={"orders.get": 12_345})
+        gateway = self.gateway(definition_bytes=100_000)
+        gateway.ask("?")
+        (found,) = await self.play(gateway, search("c", "all", limit=20))
+        offered = [one["name"] for one in json.loads(found.content)["loaded"]]
+        self.assertTrue(all(map(fits, offered)), offered)
+        self.assertEqual((len(set(offered)), gateway.loaded), (len(names), sorted(names)))
+        await self.play(gateway, *(call(f"call{number}", name) for number, name in enumerate(offered)))
+        self.assertEqual(sorted(self.calls), sorted(f"{name} A" for name in names))
+        self.assertEqual(self.budget.threshold("orders_get"), 12_345)
+        self.send(gateway)
+        sent = {block["name"] for message in gateway.transcript for block in message["content"] if "name" in block}
+        self.assertTrue(all(map(fits, sent)), sent)
+
+    async def test_a_name_is_mapped_by_what_was_loaded_alone(self) -> None:
+        """A tool that this user may not see has no part in it; the registered name of a loaded tool is understood."""
+        self.tool("orders_get", permission="secret")
+        self.tool("orders.get")
+        gateway = await self.ready("orders")
+        results = await self.play(gateway, call("a", "orders.get"), call("b", "orders_get"), call("c", "orders/get"))
+        self.assertEqual([result.code for result in results], [None, None, "unknown_tool"])
+        self.assertEqual([result.name for result in results], ["orders_get"] * 3)
+        self.assertEqual(self.calls, ["orders.get A"] * 2)
+
+    async def test_the_request_has_a_form_for_each_provider(self) -> None:
+        """The tools that are always there, and those that were loaded, in the two common shapes."""
+        self.tool("orders.get")
+        gateway = await self.ready("orders")
+        request = gateway.request()
+        flat = request.tools_for("input_schema")
+        self.assertEqual([one["name"] for one in flat], [SEARCH_TOOL, READ_TOOL, "orders_get"])
+        self.assertEqual({tuple(sorted(one)) for one in flat}, {("description", "input_schema", "name")})
+        self.assertEqual(flat[2]["input_schema"], SCHEMA)
+        nested = request.tools_for("function", loaded=False)
+        self.assertEqual([one["function"]["name"] for one in nested], [SEARCH_TOOL, READ_TOOL])
+        self.assertEqual({one["type"] for one in nested}, {"function"})
+        self.assertEqual(nested[0]["function"]["parameters"], flat[0]["input_schema"])
+        with self.assertRaises(ValueError):
+            request.tools_for("other")  # type: ignore[arg-type]
+
+    async def test_the_two_tools_may_be_called_otherwise(self) -> None:
+        """By names that fit and that no registered tool has, so that none is hidden behind another."""
+        self.tool("orders.get")
+        self.tool("find_it")
+        gateway = self.gateway(search_tool="find", read_tool="read")
+        gateway.ask("?")
+        self.assertEqual([one["name"] for one in gateway.request().tools], ["find", "read"])
+        await self.play(gateway, call("a", "find", {"query": "orders"}))
+        self.assertEqual(gateway.loaded, ["orders.get"])
+        (result,) = await self.play(gateway, call("b", "find_it"))
+        self.assertIn("Find it with find.", result.content)
+        for options in (
+            {"search_tool": "a.b"},
+            {"read_tool": SEARCH_TOOL},
+            {"search_tool": "find_it"},
+            {"read_tool": ""},
+        ):
+            with self.subTest(options=options), self.assertRaisesRegex(GatewayError, "^bad_input$"):
+                self.gateway(**options)
+
     async def test_what_the_grants_do_not_show_is_not_found(self) -> None:
         """A search shows nothing of a tool that this user may not see."""
         self.tool("orders.get")
         gateway = self.gateway(grants=())
         gateway.ask("Is A paid?")
         (result,) = await self.play(gateway, search("c1", "orders"))
-        self.assertEqual((result.content, gateway.loaded), ('{"loaded":[]}', []))
+        self.assertEqual((json.loads(result.content)["loaded"], gateway.loaded), ([], []))
 
     async def test_permission_is_asked_for_when_the_call_runs(self) -> None:
         """Grants that were taken away after the tool was loaded give `forbidden` and no call."""
@@ -229,9 +308,8 @@ class WhatReachesAHandler(GatewayTestCase):
         """
         for effect in ("reversible_write", "irreversible_write"):
             self.tool(f"notes.{effect}", effect=effect, idempotency_key=None)
-            with self.assertRaises(GatewayError) as caught:
+            with self.assertRaisesRegex(GatewayError, "^bad_input$"):
                 self.gateway()
-            self.assertEqual(caught.exception.code, "bad_input")
             self.registry.remove(f"notes.{effect}")
         gateway = self.gateway(approve=True)
         self.tool("notes.save", effect="irreversible_write", idempotency_key=None)
@@ -273,17 +351,38 @@ class WhatReachesAHandler(GatewayTestCase):
         await self.play(gateway, *calls, lambda: seen.append(len(self.calls)), self.open_doors)
         self.assertEqual((seen, len(self.calls)), ([10], 11))
 
-    async def test_definitions_over_their_budget_are_not_loaded(self) -> None:
-        """The search shows the hits and says so; fewer hits fit."""
+    async def test_a_search_loads_what_fits_best_first(self) -> None:
+        """No definition is cut. What did not fit is named, and is found by its name."""
         for number in range(3):
             self.tool(f"orders.get{number}", description="x" * 1000)
         gateway = self.gateway(definition_bytes=2000)
         gateway.ask("?")
-        (three,) = await self.play(gateway, search("c1", "orders"))
-        self.assertIn('"refused":"definition_budget_exceeded"', three.content)
-        self.assertEqual(gateway.loaded, [])
+        (answer,) = await self.play(gateway, search("c1", "orders"))
+        found = json.loads(answer.content)
+        self.assertEqual([one["name"] for one in found["loaded"]], ["orders_get0"])
+        self.assertEqual([one["name"] for one in found["left_out"]], ["orders.get1", "orders.get2"])
+        self.assertEqual((found["next"], set(found)), (NEXT_STEPS["left_out"], {"loaded", "left_out", "next"}))
         await self.play(gateway, search("c2", "orders", limit=1))
         self.assertEqual(gateway.loaded, ["orders.get0"])
+
+    async def test_a_large_definition_hides_no_other(self) -> None:
+        """The one that fits alone nowhere is named apart; what stands behind it is loaded."""
+        self.tool("orders.huge", description="x" * 3000, keywords=("orders", "best"))
+        self.tool("orders.small")
+        gateway = self.gateway(definition_bytes=2000)
+        gateway.ask("?")
+        (answer,) = await self.play(gateway, search("c1", "orders best"))
+        found = json.loads(answer.content)
+        self.assertEqual(gateway.loaded, ["orders.small"])
+        self.assertEqual([one["name"] for one in found["too_large"]], ["orders.huge"])
+        self.assertEqual(found["next"], NEXT_STEPS["too_large"])
+
+    async def test_a_search_that_finds_nothing_says_what_to_do(self) -> None:
+        """It is no error, and it is no end."""
+        gateway = self.gateway()
+        gateway.ask("?")
+        (answer,) = await self.play(gateway, search("c1", "nothing"))
+        self.assertEqual(json.loads(answer.content), {"loaded": [], "next": NEXT_STEPS["nothing"]})
 
     async def test_a_definition_is_sent_as_it_is_registered(self) -> None:
         """Neither the redaction of secrets nor a limit touches a contract."""
@@ -321,7 +420,7 @@ class WhatTheModelReads(GatewayTestCase):
     def test_data_that_was_cut_says_so(self) -> None:
         """The original length is in what the model reads. Claims: T6-041."""
         cut = answer_of({"ok": True, "data": "abc", "truncated": True, "original_length": 9})
-        self.assertEqual(cut, "abc\n[Cut: the first 3 of 9 characters.]")
+        self.assertEqual(cut, "abc\n[Cut: 3 of 9 characters.]")
         self.assertEqual(answer_of({"ok": True, "data": "abc"}), "abc")
 
     def test_only_the_tool_s_own_failure_is_not_local(self) -> None:
@@ -365,7 +464,7 @@ class WhatTheModelReads(GatewayTestCase):
         self.tool("files.move", silent, "reversible_write")
         gateway = await self.ready("files")
         (result,) = await self.play(gateway, call("c1", "files.move"))
-        self.assertEqual(result.content, "(files.move completed with no output)")
+        self.assertEqual(result.content, "(files_move completed with no output)")
 
     async def test_a_large_result_is_stored_and_read_back_whole(self) -> None:
         """The preview names a path; the tool that reads it is never replaced itself. Claims: C8-047, C8-049, C8-077."""
@@ -389,37 +488,32 @@ class WhatTheModelReads(GatewayTestCase):
         """Their parameters stand in the head of every request; what goes beyond them is not run."""
         gateway = self.gateway()
         gateway.ask("?")
-        searching, reading = (tool["parameters"] for tool in gateway.request().tools)
-        self.assertEqual(
-            searching,
-            {
-                "type": "object",
-                "properties": {
+        expected: list[tuple[dict[str, Any], list[str]]] = [
+            (
+                {
                     "query": {"type": "string", "minLength": 1, "maxLength": 1000},
                     "limit": {"type": "integer", "minimum": 1, "maximum": 20},
                 },
-                "required": ["query"],
-                "additionalProperties": False,
-            },
-        )
-        self.assertEqual(
-            reading,
-            {
-                "type": "object",
-                "properties": {
+                ["query"],
+            ),
+            (
+                {
                     "path": {"type": "string", "maxLength": 200},
                     "start": {"type": "integer", "minimum": 0},
                     "max_chars": {"type": "integer", "minimum": 1, "maximum": 100_000},
                 },
-                "required": ["path"],
-                "additionalProperties": False,
-            },
-        )
-        for spec, seconds in ((gateway._search_spec(), 10), (gateway._read_spec(), 60)):
-            self.assertEqual((spec.max_attempts, spec.timeout_seconds), (1, seconds))
+                ["path"],
+            ),
+        ]
         self.assertEqual(
-            [gateway._search_spec().concurrency_safe, gateway._read_spec().concurrency_safe], [False, True]
+            [tool["parameters"] for tool in gateway.request().tools],
+            [
+                {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+                for properties, required in expected
+            ],
         )
+        for spec, seconds, is_safe in ((gateway._search_spec(), 10, False), (gateway._read_spec(), 60, True)):
+            self.assertEqual((spec.max_attempts, spec.timeout_seconds, spec.concurrency_safe), (1, seconds, is_safe))
         with self.assertLogs("chapter10.companions.tools.registry"):
             results = await self.play(
                 gateway,
@@ -436,6 +530,7 @@ class WhatTheModelReads(GatewayTestCase):
         with self.assertLogs("chapter10.companions.tools.registry"):
             (result,) = await self.play(gateway, call("c1", READ_TOOL, {"path": "../secret.txt"}))
         self.assertEqual(result.code, "tool_failure")
+        self.assertEqual(json.loads(result.content)["text"], NEXT_STEPS["no_result"])
 
     async def test_results_over_the_message_limit_are_replaced_before_they_are_sent(self) -> None:
         """The transcript keeps them whole; the request has previews, and the next one the same. Claims: C8-080."""
@@ -487,14 +582,32 @@ class HowATurnEnds(GatewayTestCase):
         self.assertTrue(all("not started" in content for content in contents[2:]))
         self.assertEqual(self.calls, ["orders.get A", "notes.save A"])
 
+    async def test_what_waits_for_somebody_or_for_a_place_has_not_started(self) -> None:
+        """It was never called; only a call whose handler was called is said to have started."""
+        self.registry = ToolRegistry(grace_seconds=0.05, max_running=1)
+        self.waiting("orders.get", concurrency_safe=True)
+        self.waiting("mail.send", "irreversible_write")
+
+        async def approve(request: ApprovalRequest) -> bool:
+            return await self.door("nobody").wait()
+
+        gateway = await self.ready("orders", "mail", approve=approve)
+        for calls, started in (
+            ([call("runs"), call("queues")], [True, False]),
+            ([call("asks", "mail.send")], [False]),
+        ):
+            results = await self.play(gateway, *calls, gateway.interrupt)
+            self.assertEqual([result.started for result in results], started)
+            self.assertEqual(["not started" in result.content for result in results], [not one for one in started])
+            gateway.ask("Go on.")
+
     async def test_after_an_interruption_the_user_asks_before_anything_is_sent(self) -> None:
         """No request and no turn; then the results and the new question are one message, results first."""
         gateway = await self.interrupted()
         self.assertTrue(gateway.finished)
         for refused in (gateway.request, lambda: gateway.turn(model())):
-            with self.assertRaises(GatewayError) as caught:
+            with self.assertRaisesRegex(GatewayError, "^interrupted$"):
                 refused()
-            self.assertEqual(caught.exception.code, "interrupted")
         self.assertFalse(gateway.interrupt())
         gateway.ask("Go on.")
         request = self.send(gateway)
@@ -502,74 +615,63 @@ class HowATurnEnds(GatewayTestCase):
         self.assertEqual(kinds, ["tool_result"] * 4 + ["text"])
 
     async def test_a_stream_that_breaks_keeps_the_calls_that_came(self) -> None:
-        """Their answers stand in the transcript and the error comes out at the end of the turn."""
+        """Their answers stand in the transcript and the error comes out at the end of the turn.
+
+        A cancel that nobody here asked for does not look like a complete answer either.
+        """
         self.tool("orders.get")
         self.waiting("notes.save", "reversible_write")
-        gateway = await self.ready("orders", "notes")
-
-        def fail() -> None:
-            raise ConnectionResetError
-
-        with self.assertRaises(ConnectionResetError):
-            await self.play(gateway, call("a"), call("b", "notes.save"), fail)
-        self.valid(gateway)
-        first, second = gateway.transcript[-1]["content"]
-        self.assertEqual(first["content"], "orders.get A")
-        self.assertIn("given up", second["content"])
-        self.assertFalse(gateway.finished)
-        self.send(gateway)
+        for number, broken in enumerate((ConnectionResetError, asyncio.CancelledError)):
+            self.sent = []
+            self.budget = ResultBudget(ResultStore(self.folder / str(number)))
+            gateway = await self.ready("orders", "notes")
+            fail = mock.Mock(side_effect=broken)
+            task = asyncio.create_task(self.play(gateway, call("a"), call("b", "notes.save"), fail))
+            for _ in range(5):
+                await settle()
+            self.open_doors()
+            self.door("A").set()  # too late: the call was given up when the stream ended
+            with self.assertRaises((ConnectionResetError, GatewayError)) as caught:
+                await task
+            if isinstance(caught.exception, GatewayError):
+                self.assertEqual(caught.exception.code, "stream_cancelled")
+            self.assertEqual(isinstance(caught.exception, GatewayError), broken is asyncio.CancelledError)
+            self.doors.clear()
+            self.valid(gateway)
+            first, second = gateway.transcript[-1]["content"]
+            self.assertEqual(first["content"], "orders.get A")
+            self.assertIn("given up", second["content"])
+            self.assertFalse(gateway.finished)
+            self.send(gateway)
 
     async def test_a_stream_that_breaks_without_a_call_leaves_no_trace(self) -> None:
         """Half a sentence is not kept; the same request can be sent again."""
         gateway = self.gateway()
         gateway.ask("?")
         before = self.send(gateway).messages
-
-        def fail() -> None:
-            raise ConnectionResetError
-
+        fail = mock.Mock(side_effect=ConnectionResetError)
         for script in ((text("It is"), fail), (fail,)):
             with self.assertRaises(ConnectionResetError):
                 await self.play(gateway, *script)
             self.assertFalse(gateway.finished)
             self.assertEqual(self.send(gateway).messages, before)
 
-    async def test_a_stream_that_cancels_itself_is_an_error_and_no_end(self) -> None:
-        """A cancel that nobody here asked for does not look like a complete answer."""
+    async def test_an_error_of_the_consumer_comes_out_and_the_transcript_is_complete(self) -> None:
+        """What it raises is not covered by anything, not even by an error of the stream that comes first."""
         self.tool("orders.get")
-        self.waiting("notes.save", "reversible_write")
-        gateway = await self.ready("orders", "notes")
-
-        def cancel() -> None:
-            raise asyncio.CancelledError
-
-        task = asyncio.create_task(self.play(gateway, call("a"), call("b", "notes.save"), cancel))
-        for _ in range(5):
-            await settle()
-        self.open_doors()
-        self.door("A").set()  # too late: the call was given up when the stream ended
-        with self.assertRaises(GatewayError) as caught:
-            await task
-        self.assertEqual(caught.exception.code, "stream_cancelled")
-        self.valid(gateway)
-        first, second = gateway.transcript[-1]["content"]
-        self.assertEqual(first["content"], "orders.get A")
-        self.assertIn("given up", second["content"])
-
-    async def test_an_error_of_the_consumer_goes_before_one_of_the_stream(self) -> None:
-        """Both happen; what the consumer raised is what comes out of its own block."""
-        self.tool("orders.get")
-        gateway = await self.ready("orders")
-
-        def fail() -> None:
-            raise ConnectionResetError
-
-        with self.assertRaises(ZeroDivisionError):
-            async with gateway.turn(model(call("a"), fail)) as turn:
-                async for _ in turn:
-                    await settle()
-                    raise ZeroDivisionError
-        self.valid(gateway)
+        for number, stream_fails in enumerate((False, True)):
+            self.sent = []
+            self.budget = ResultBudget(ResultStore(self.folder / str(number)))
+            gateway = await self.ready("orders")
+            fail = mock.Mock(side_effect=ConnectionResetError)
+            with self.assertRaises(ZeroDivisionError):
+                async with gateway.turn(model(call("a"), fail if stream_fails else call("b"))) as turn:
+                    async for _ in turn:
+                        if stream_fails:
+                            await settle()
+                        raise ZeroDivisionError
+            self.valid(gateway)
+            self.assertEqual(gateway.transcript[-1]["content"][0]["tool_use_id"], "a")
 
     async def test_half_a_character_never_gets_into_a_request(self) -> None:
         """The user's text is refused, the model's is repaired, joined where two halves belong together."""
@@ -680,20 +782,8 @@ class HowATurnEnds(GatewayTestCase):
                 await settle()
         self.valid(gateway)
         self.assertEqual(gateway.transcript[-1]["content"][0]["is_error"], True)
-        with self.assertRaises(GatewayError) as caught:
+        with self.assertRaisesRegex(GatewayError, "^interrupted$"):
             gateway.request()
-        self.assertEqual(caught.exception.code, "interrupted")
-
-    async def test_an_error_of_the_consumer_comes_out_and_the_transcript_is_complete(self) -> None:
-        """What the consumer raises is not covered by anything."""
-        self.tool("orders.get")
-        gateway = await self.ready("orders")
-        with self.assertRaises(ZeroDivisionError):
-            async with gateway.turn(model(call("a"), call("b"))) as turn:
-                async for _ in turn:
-                    raise ZeroDivisionError
-        self.valid(gateway)
-        self.assertEqual(gateway.transcript[-1]["content"][0]["tool_use_id"], "a")
 
     async def test_a_cancel_of_the_consumer_comes_out_and_the_transcript_is_complete(self) -> None:
         """The cancel is raised after every call has its answer. Claims: C8-032."""
@@ -741,46 +831,65 @@ class HowATurnEnds(GatewayTestCase):
         self.assertEqual(self.calls, [])
         self.assertIn("cut off", gateway.transcript[-1]["content"][1]["content"])
 
-    async def test_a_block_that_is_none_breaks_the_answer(self) -> None:
-        """The mistake comes out; what was called before has its answer."""
+    async def test_one_bad_block_ends_nothing(self) -> None:
+        """It gets its answer if it is a call; the good calls run, and what is sent is valid."""
         self.tool("orders.get")
-        for number, wrong in enumerate(
-            (
-                None,
-                {"type": "image"},
-                {"type": "tool_use", "id": 7, "name": "x"},
-                {"type": "tool_use", "id": "x", "name": 7},
-                text("x") | {"text": 1},
-            )
-        ):
+        unknown = "unknown_tool"
+        cases: list[tuple[Any, str | None]] = [
+            (None, None), ("x", None), ({}, None), ({"type": 7}, None), ({"type": ""}, None),
+            (text("x") | {"text": 1}, None),
+            ({"type": "tool_result", "tool_use_id": "a", "content": "mine"}, None), ({"type": "odd", "x": b"y"}, None),
+            (call("s"), ""), (call("good"), ""), (call(""), ""), (call("x" * 201), ""), (call("\ud800"), ""),
+            ({"type": "tool_use", "name": "orders.get", "input": {"order_id": "A"}}, ""), (call(None), ""),  # type: ignore[arg-type]
+            (call("n", ""), unknown), (call("n", "x" * 201), unknown), (call("n", None), unknown),  # type: ignore[arg-type]
+            (call("n", "a\0b"), unknown), ({"type": "tool_use"}, unknown),
+            (call("n", cut_off="yes"), "invalid_arguments"),
+            ({**call("n"), "odd": b"y"}, ""),
+        ]  # fmt: skip
+        for wrong, code in cases:
             with self.subTest(wrong=wrong):
-                self.sent = []
+                self.sent, self.calls = [], []
                 self.budget = ResultBudget(ResultStore(self.folder / "results"))
                 gateway = await self.ready("orders")
-                with self.assertRaises(GatewayError) as caught:
-                    await self.play(gateway, call(f"a{number}"), wrong)  # type: ignore[arg-type]
-                self.assertEqual(caught.exception.code, "bad_input")
-                self.valid(gateway)
+                results = await self.play(gateway, call("good"), wrong, call("last"))
+                codes = [result.code for result in results]
+                self.assertEqual(codes, [None, None] if code is None else [None, code or None, None])
+                self.assertEqual(len(self.calls), 3 if code == "" else 2)
+                self.send(gateway)
 
-    async def test_a_call_that_the_executor_refuses_is_not_in_the_transcript(self) -> None:
-        """A name that no tool can have breaks the answer, and leaves no call without a result."""
+    async def test_a_model_that_counts_from_nothing_in_every_answer_is_understood(self) -> None:
+        """An id that was used before, in this answer or an earlier one, becomes one that was not."""
         self.tool("orders.get")
         gateway = await self.ready("orders")
-        with self.assertRaises(ExecutorError):
-            await self.play(gateway, call("a"), call("b", "x" * 300))
-        self.valid(gateway)
-        self.assertEqual([block["id"] for block in gateway.transcript[-2]["content"]], ["a"])
+        for _ in range(3):
+            await self.play(gateway, call("call_0"), call("call_1"), call("call_0"))
+            self.send(gateway)
+        ids = [block["id"] for message in gateway.transcript for block in message["content"] if "id" in block]
+        self.assertEqual(len(ids), len(set(ids)))
+        self.assertEqual(len(self.calls), 9)
+        self.assertEqual(ids[1:5], ["call_0", "call_1", "call_0_2", "call_0_3"])
 
-    async def test_an_id_is_used_once_in_a_conversation(self) -> None:
-        """In the same answer and in a later one."""
+    async def test_a_name_that_no_tool_can_have_is_no_tool_of_the_name_that_is_noted(self) -> None:
+        """What stands in the transcript for it is a name that a tool may have."""
+        self.tool(NO_NAME)
+        gateway = await self.ready(NO_NAME)
+        (result,) = await self.play(gateway, call("a", ""))
+        self.assertEqual((result.code, self.calls), ("unknown_tool", []))
+        await self.play(gateway, call("b", NO_NAME))
+        self.assertEqual(len(self.calls), 1)
+
+    async def test_blocks_of_other_kinds_are_kept_as_they_came(self) -> None:
+        """Thoughts with their signature stand where they stood, and what comes with a text or a call stays there."""
         self.tool("orders.get")
         gateway = await self.ready("orders")
-        for call_id in ("a", "s"):
-            with self.assertRaises(GatewayError) as caught:
-                await self.play(gateway, call("a"), call(call_id))
-            self.assertEqual(caught.exception.code, "duplicate_call")
-            self.valid(gateway)
-        self.assertEqual(self.calls, ["orders.get A"])
+        thought = {"type": "thinking", "thinking": "hm", "signature": "s"}
+        quoted = {**text("It is."), "citations": [{"url": "x"}]}
+        signed = {**call("a", "orders_get"), "thought_signature": "t"}
+        await self.play(gateway, thought, quoted, signed)
+        self.assertEqual(gateway.transcript[-2]["content"], [thought, quoted, signed])
+        self.send(gateway)
+        await self.play(gateway, thought)
+        self.assertTrue(gateway.finished)
 
     async def test_random_conversations_are_valid_at_every_exit(self) -> None:
         """Random answers, cues, failures and exits; each request continues the one before.
@@ -845,9 +954,8 @@ class TheDoor(GatewayTestCase):
         gateway = await self.ready("orders")
         async with gateway.turn(model()) as turn:
             for refused in (gateway.request, lambda: gateway.ask("x"), lambda: gateway.turn(model())):
-                with self.assertRaises(GatewayError) as caught:
+                with self.assertRaisesRegex(GatewayError, "^turn_open$"):
                     refused()
-                self.assertEqual(caught.exception.code, "turn_open")
             async for _ in turn:
                 pass
 
@@ -856,9 +964,8 @@ class TheDoor(GatewayTestCase):
         gateway = await self.ready("orders")
         turn = gateway.turn(model(call("a")))
         gateway.interrupt()
-        with self.assertRaises(GatewayError) as caught:
+        with self.assertRaisesRegex(GatewayError, "^interrupted$"):
             await turn.__aenter__()
-        self.assertEqual(caught.exception.code, "interrupted")
         gateway.ask("Go on.")
         self.send(gateway)
 
@@ -877,13 +984,11 @@ class TheDoor(GatewayTestCase):
     def test_nothing_is_sent_before_somebody_asks(self) -> None:
         """Nor is an empty question one."""
         gateway = self.gateway()
-        with self.assertRaises(GatewayError) as caught:
+        with self.assertRaisesRegex(GatewayError, "^nothing_asked$"):
             gateway.request()
-        self.assertEqual(caught.exception.code, "nothing_asked")
         for nothing in ("", " \n", None, 7):
-            with self.assertRaises(GatewayError) as caught:
+            with self.assertRaisesRegex(GatewayError, "^bad_input$"):
                 gateway.ask(nothing)  # type: ignore[arg-type]
-            self.assertEqual(caught.exception.code, "bad_input")
         self.assertEqual(gateway.transcript, [])
 
     def test_one_name_is_no_collection_of_names(self) -> None:
@@ -900,9 +1005,8 @@ class TheDoor(GatewayTestCase):
         gateway._transcript[:] = [message] * (MAX_MESSAGES - 2)
         gateway.turn(model())
         gateway._transcript[:] = [message] * (MAX_MESSAGES - 1)
-        with self.assertRaises(GatewayError) as caught:
+        with self.assertRaisesRegex(GatewayError, "^conversation_full$"):
             gateway.turn(model())
-        self.assertEqual(caught.exception.code, "conversation_full")
         gateway.ask("?")
         with self.assertRaises(GatewayError):
             gateway.ask("?")
@@ -920,37 +1024,28 @@ class TheDoor(GatewayTestCase):
 class ProgressFromThreads(GatewayTestCase):
     """A handler in a thread reports through the loop."""
 
-    async def test_progress_of_a_thread_comes_before_its_result_and_in_order(self) -> None:
-        """The event loop hears all three, then the result. Claims: C8-034, C8-035, C8-041."""
+    async def test_progress_comes_before_its_result_and_in_order(self) -> None:
+        """From a thread by way of the loop, and from a coroutine at once. Claims: C8-034, C8-035, C8-041."""
 
-        def slow(order_id: str, context: CallContext) -> str:
+        def in_a_thread(order_id: str, context: CallContext) -> str:
             for step in range(3):
                 context.progress(step)
             return "done"
 
-        self.tool("orders.get", slow, context_argument="context")
+        async def in_the_loop(order_id: str, context: CallContext) -> str:
+            return in_a_thread(order_id, context)
+
+        self.tool("orders.get", in_a_thread, context_argument="context")
+        self.tool("orders.find", in_the_loop, context_argument="context")
         gateway = await self.ready("orders")
-        seen = []
-        async with gateway.turn(model(call("a"))) as turn:
-            async for update in turn:
-                message = update.message
-                seen.append(message.data if isinstance(message, Progress) else message.content)
-        self.assertEqual(seen, [0, 1, 2, "done"])
-
-    async def test_progress_of_a_coroutine_comes_too(self) -> None:
-        """In the loop's own thread nothing is put off."""
-
-        async def talks(order_id: str, context: CallContext) -> str:
-            context.progress("half")
-            return "done"
-
-        self.tool("orders.get", talks, context_argument="context")
-        gateway = await self.ready("orders")
-        seen = []
-        async with gateway.turn(model(call("a"))) as turn:
-            async for update in turn:
-                seen.append(type(update.message).__name__)
-        self.assertEqual(seen, ["Progress", "ToolResult"])
+        for name in ("orders.get", "orders.find"):
+            seen = []
+            async with gateway.turn(model(call(name, name))) as turn:
+                async for update in turn:
+                    message = update.message
+                    seen.append(message.data if isinstance(message, Progress) else message.content)
+            self.assertEqual(seen, [0, 1, 2, "done"])
+            self.send(gateway)
 
     async def test_a_thread_that_reports_to_a_busy_loop_keeps_the_newest(self) -> None:
         """Ten thousand reports while the loop does something else take the place of a hundred."""
@@ -1070,9 +1165,11 @@ class TheTranscript(unittest.TestCase):
             problems = problems_of([self.good[0], {"role": "assistant", "content": [call(call_id)]}])
             self.assertEqual(problems[0], "message 1: an id that is missing or was used before")
         result = {"type": "tool_result", "tool_use_id": "a", "content": "x"}
-        for block, kind in ((picture, "image"), (result, "tool_result")):
-            line = f"message 1: a block that does not belong there: {kind}"
-            self.assertIn(line, problems_of([self.good[0], {"role": "assistant", "content": [block]}]))
+        line = "message 1: a block that does not belong there: tool_result"
+        self.assertIn(line, problems_of([self.good[0], {"role": "assistant", "content": [result]}]))
+        self.assertEqual(problems_of([self.good[0], {"role": "assistant", "content": [picture]}]), [])
+        self.assertTrue(problems_of([{"role": "user", "content": [picture]}]))
+        self.assertTrue(problems_of([self.good[0], {"role": "assistant", "content": [{"type": 7}]}]))
 
     def test_the_list_of_problems_is_bounded(self) -> None:
         """A broken transcript of any length gives a list that one can read."""

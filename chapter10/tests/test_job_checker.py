@@ -7,7 +7,7 @@ import unittest
 from contextlib import closing
 from pathlib import Path
 
-from chapter10.jobs import JobStore
+from chapter10.companions.work.living_store import LivingStore
 from chapter10.tests.job_checker import violations
 from chapter10.tests.job_support import AUGUST, REPORT
 from chapter10.tests.support import FolderTestCase
@@ -59,7 +59,7 @@ class TheChecker(FolderTestCase):
                 self.assertTrue([line for line in found if word in line], found)
 
     def one_job(self, path: Path) -> None:
-        with JobStore(path) as store:
+        with LivingStore(path) as store:
             store.submit("alice", "k", AUGUST, now=0)
             store.claim(1, now=1)
             store.finish(1, 1, REPORT, now=2)

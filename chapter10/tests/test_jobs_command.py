@@ -9,22 +9,20 @@ import json
 import os
 import signal
 import time
-import tomllib
 import unittest
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from chapter10 import __main__ as program
 from chapter10.companions.operating.jobs_command import default_database, main
 from chapter10.companions.operating.jobs_watch import Bar, bar_text, event_line, watch
+from chapter10.companions.work.living_store import LivingStore
 from chapter10.companions.work.worker_log import WorkerLog, log_path
 from chapter10.database import StoreError
-from chapter10.jobs import JobStore
 from chapter10.lab.histories.job_checker import contents
-from chapter10.tests.job_support import AUGUST, REPORT, JobTestCase
-from chapter10.tests.support import TOP, ManualClock, run_python, start_python
+from chapter10.tests.job_support import AUGUST, REPORT, LivingTestCase
+from chapter10.tests.support import ManualClock, run_python, start_python
 
 SALES = (
     "order_id,month,amount_cents,day\nA,2026-08,1000,2026-08-01\nB,2026-08,2000,2026-08-02\n"
@@ -51,7 +49,7 @@ class Terminal(io.StringIO):
         return self._tty
 
 
-class CommandTestCase(JobTestCase):
+class CommandTestCase(LivingTestCase):
     """Commands in this process, by a clock moved by hand, on a store in the test's own folder."""
 
     def setUp(self) -> None:
@@ -599,32 +597,7 @@ class Working(CommandTestCase):
 
 
 class TheProgram(unittest.TestCase):
-    """`chapter10 jobs` and the map."""
-
-    def test_jobs_is_a_command_of_the_program(self) -> None:
-        """What follows `jobs` goes to the command line of the job system, and its exit code comes back."""
-        with mock.patch.object(program, "jobs", return_value=7) as jobs:
-            self.assertEqual(program.main(["jobs", "status", "1"]), 7)
-        jobs.assert_called_once_with(["status", "1"])
-
-    def test_the_installed_command_is_the_same_program(self) -> None:
-        """The entry point of the package leaves with the exit code of what it ran."""
-        scripts = tomllib.loads((TOP / "pyproject.toml").read_text(encoding="utf-8"))["project"]["scripts"]
-        self.assertEqual(scripts, {"chapter10": "chapter10.__main__:command"})
-        typed = mock.patch("sys.argv", ["chapter10", "jobs", "list"])
-        with typed, mock.patch.object(program, "jobs", return_value=7), self.assertRaises(SystemExit) as caught:
-            program.command()
-        self.assertEqual(caught.exception.code, 7)
-
-    def test_without_arguments_it_is_the_map(self) -> None:
-        """And an unknown word is usage."""
-        out = io.StringIO()
-        with contextlib.redirect_stdout(out):
-            self.assertEqual(program.main([]), 0)
-        self.assertIn("python -m chapter10 jobs --help", out.getvalue())
-        with contextlib.redirect_stderr(io.StringIO()), self.assertRaises(SystemExit) as caught:
-            program.main(["job"])
-        self.assertEqual(caught.exception.code, 2)
+    """What the command line says of itself."""
 
     def test_help_needs_no_characters_beyond_ascii(self) -> None:
         """Every verb explains itself."""
@@ -637,10 +610,10 @@ class TheProgram(unittest.TestCase):
             self.assertIn("--json", out.getvalue())
 
 
-class Indexes(JobTestCase):
+class Indexes(LivingTestCase):
     """What a watcher and a list repeat."""
 
-    def plans(self, call: Callable[[JobStore], object]) -> Iterator[str]:
+    def plans(self, call: Callable[[LivingStore], object]) -> Iterator[str]:
         asked: list[str] = []
         self.store.db.set_trace_callback(asked.append)
         call(self.store)

@@ -18,6 +18,7 @@ from typing import Any
 from unittest import mock
 
 from chapter10 import experiments
+from chapter10.__main__ import COMMANDS
 from chapter10.catalog import Catalog, CatalogError, Grants, Tool
 from chapter10.experiments import GROUPS
 from chapter10.jobs import JobStore
@@ -28,7 +29,8 @@ from chapter10.lab.exercises.book import EXERCISES
 from chapter10.lab.guessing import questions
 from chapter10.lab.guessing.predict import NO_GUESS, Area, Question, field_of, place_of, predict, read_answers
 from chapter10.lab.guessing.predictions import AREAS
-from chapter10.lab.histories.guards import GUARDS, jobs_without
+from chapter10.lab.histories.guards import guard_named, store_without
+from chapter10.lab.reader import guess
 from chapter10.lab.reader.companion_experiments import AREAS as COMPANION_AREAS
 from chapter10.lab.reader.companion_experiments import GROUPS as COMPANION_GROUPS
 from chapter10.lab.reader.companion_experiments import main as companions_main
@@ -80,12 +82,6 @@ class _DoneWhenCounted(JobStore):
         return super().events(owner, job_id)
 
 
-def without(name: str) -> Any:
-    """The store of the failures with one guard taken out."""
-    (guard,) = (guard for guard in GUARDS if guard.name == name)
-    return jobs_without(guard).JobStore
-
-
 @cache
 def guarded(group: str) -> dict[str, Any]:
     """The run of the chapter."""
@@ -102,7 +98,7 @@ def naive(group: str) -> dict[str, Any]:
         "lifecycle": ("JobStore", _DoneWhenCounted),
     }
     if group == "failures":
-        with mock.patch.object(experiments, "JobStore", without("stale_attempt.finish")):
+        with mock.patch.object(experiments, "JobStore", store_without(guard_named("stale_attempt.finish"))):
             return GROUPS[group]()
     name, other = broken[group]
     with mock.patch.object(experiments, name, other):
@@ -182,7 +178,7 @@ class TheQuestions(unittest.TestCase):
         }
         expected = {"schema": "bab", "registry": "bab", "orchestration": "bab", "results": "baa", "turn": "caa"}
         expected |= {"clocks": "cbb", "budget": "cbc", "interruption": "bab", "retry": "dab", "breaker": "aab"}
-        expected |= {"idempotency": "cc", "outbox": "aba", "mail": "cca"}
+        expected |= {"idempotency": "cc", "outbox": "aba", "mail": "cca", "ranking": "bbc"}
         self.assertEqual(letters, expected)
 
     def test_other_flags_give_other_letters(self) -> None:
@@ -209,10 +205,10 @@ class TheQuestions(unittest.TestCase):
         """It starts the program itself with options that it knows."""
         for area, _ in every_area():
             with self.subTest(area=area.name):
-                self.assertTrue(area.change[0].startswith("python -m chapter10."))
-                if area.change[0].startswith("python -m chapter10.experiments "):
-                    self.assertIn("--predict", area.change[0])
-                    self.assertIn("--group ", area.change[0])
+                named = re.match(r"python -m chapter10(?:\.(experiments)| (\w+)) --group ", area.change[0])
+                assert named is not None, area.change[0]
+                self.assertIn(named[1] or named[2], {command.name for command in COMMANDS})
+                self.assertIn("--predict", area.change[0])
 
     def test_a_place_is_looked_up(self) -> None:
         """The line is the one in which the function begins."""
@@ -493,6 +489,30 @@ class TheCommand(FolderTestCase):
             companions_main(["--group", group, "--predict"])
         self.assertEqual(caught.exception.code, 2)
         self.assertIn("there are no questions about", err.getvalue())
+
+    def test_predict_names_a_group_of_the_chapter_or_of_the_companions(self) -> None:
+        """`predict GROUP` is the experiment with `--predict`; what follows goes to it, in any order."""
+        for group, main in (("concurrency", experiments.main), ("schema", companions_main)):
+            rest = ["--answers", "b,b", "--no-save", "--lang", "en"]
+            expected = said(main, "--group", group, "--predict", *rest)
+            self.assertEqual(said(guess.main, group, *rest), expected)
+            self.assertEqual(said(guess.main, "--lang", "en", group, *rest[:-2]), expected)
+        self.assertIn("at most?   -> same", said(guess.main, "concurrency", "--limit", "3", "--answers", "c",
+                                                 "--no-save", "--lang", "en"))  # fmt: skip
+
+    def test_predict_without_a_group_lists_all_of_them(self) -> None:
+        """Each with what it asks about, in the reader's language; another name is a mistake of usage."""
+        for language in ("zh", "en"):
+            lines = said(guess.main, "--lang", language).splitlines()
+            areas = {**AREAS, **COMPANION_AREAS}
+            self.assertEqual([line.split()[4] for line in lines], list(areas))
+            for line, area in zip(lines, areas.values(), strict=True):
+                self.assertTrue(line.endswith(area.title.in_language(language)))
+        for wrong in (["nothing"], ["--limit=3"]):
+            with contextlib.redirect_stderr(io.StringIO()) as err, self.assertRaises(SystemExit) as caught:
+                guess.main(wrong)
+            self.assertEqual(caught.exception.code, 2)
+            self.assertIn("error: ", err.getvalue())
 
     def test_the_hints_name_commands_that_exist(self) -> None:
         """A hint that sends a reader to a group names one that is there."""

@@ -15,7 +15,8 @@ from unittest import mock
 
 from chapter10 import experiments
 from chapter10.experiments import REPORTS, check_reports, run_all, write_reports
-from chapter10.lab.evidence.evidence import Scene, differences, replace_together
+from chapter10.lab.evidence.evidence import Scene
+from chapter10.lab.evidence.files import differences, replace_together
 from chapter10.tests.published import PUBLISHED
 from chapter10.tests.support import TOP, FolderTestCase, run_python
 
@@ -148,6 +149,12 @@ class Committed(FolderTestCase):
         head, *groups = re.split(r"^## ", page, flags=re.MULTILINE)
         self.assertIn("Two kinds of evidence, kept apart", head)
         self.assertEqual([group[0] for group in groups if "barrier" in group], ["3"])
+
+    def test_no_page_is_too_long_to_be_read(self) -> None:
+        """60 KB a page; the one for a browser holds its pictures and is let off."""
+        for path in COMMITTED.glob("*.md"):
+            with self.subTest(page=path.name):
+                self.assertLessEqual(path.stat().st_size, 60 * 1024)
 
     def test_every_link_leads_to_a_file(self) -> None:
         """A reader who clicks arrives."""
@@ -320,7 +327,7 @@ class Replace(FolderTestCase):
 
                 with self.subTest(failing=failing, error=error):
                     with (
-                        mock.patch("chapter10.lab.evidence.evidence.os.replace", replace),
+                        mock.patch("chapter10.lab.evidence.files.os.replace", replace),
                         self.assertRaises(type(error)),
                     ):
                         replace_together(self.folder, texts)

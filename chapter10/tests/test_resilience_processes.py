@@ -70,17 +70,11 @@ class KilledTest(FolderTestCase):
         self.assertIn("charged 2 times", " ".join(problems))
 
     def test_a_repeatable_call_is_taken_over_with_the_same_key(self) -> None:
-        """The other side sees one key, however often it is called.
-
-        Claims: I4-095, I4-048.
-        """
+        """The other side sees one key, however often it is called. Claims: I4-095, I4-048."""
         self.assertEqual([], self.play("repeatable", 10)["problems"])
 
     def test_an_effect_in_the_same_database_has_its_record_or_is_not_there(self) -> None:
-        """For every statement of the one transaction.
-
-        Claims: I4-004, T6-034.
-        """
+        """For every statement of the one transaction. Claims: I4-004, T6-034."""
         self.assertEqual([], self.play("same_database", 6)["problems"])
 
     def test_an_output_file_and_its_record_leave_no_half_state(self) -> None:
@@ -91,10 +85,7 @@ class KilledTest(FolderTestCase):
         self.assertEqual([], self.play("briefing", 8)["problems"])
 
     def test_charged_if_and_only_if_there_is_a_message(self) -> None:
-        """For every statement of the business transaction; the repeat adds neither.
-
-        Claims: I4-053, I4-054, I4-061.
-        """
+        """For every statement of the business transaction; the repeat adds neither. Claims: I4-053, I4-054, I4-061."""
         self.assertEqual([], self.play("record", 5)["problems"])
 
     def test_a_killed_relay_loses_and_blames_nothing(self) -> None:
@@ -105,10 +96,7 @@ class KilledTest(FolderTestCase):
         self.assertEqual([], self.play("relay", 14)["problems"])
 
     def test_a_killed_consumer_has_effect_and_memory_or_neither(self) -> None:
-        """The next delivery makes what is missing and nothing else.
-
-        Claims: I4-060.
-        """
+        """The next delivery makes what is missing and nothing else. Claims: I4-060."""
         self.assertEqual([], self.play("consume", 4)["problems"])
 
 

@@ -11,7 +11,8 @@ from typing import Any
 
 from chapter10.canonical import canonical
 from chapter10.lab.effect_scenes import breaker, budget, idempotency, interruption, mail, outbox, retry
-from chapter10.lab.evidence.evidence import Group, Scene, pictures
+from chapter10.lab.evidence.evidence import Group, Scene
+from chapter10.lab.evidence.page import pictures
 from chapter10.lab.evidence.virtual_time import VirtualTimeError, pause, run_virtual
 from chapter10.tests.shared import companion_run as played
 

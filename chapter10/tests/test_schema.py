@@ -178,10 +178,7 @@ class Keywords(unittest.TestCase):
         self.assertEqual(len(compile_schema(schema).validate("3")), 1)
 
     def test_no_default_is_filled_in(self) -> None:
-        """A value comes back as it went in, also where the schema names a default.
-
-        Claims: T6-035.
-        """
+        """A value comes back as it went in, also where the schema names a default. Claims: T6-035."""
         validator = compile_schema({"properties": {"n": {"type": "integer", "default": 7}}, "required": ["n"]})
 
         self.assertEqual(validator.validate({}), [Violation("/n", "required", "is missing")])

@@ -7,27 +7,29 @@ import io
 import itertools
 import unittest
 
+from chapter10.companions.work.living_store import LivingStore
+from chapter10.jobs import JobStore
 from chapter10.lab.histories import simulate
-from chapter10.lab.histories.guards import GUARDS, jobs_without
+from chapter10.lab.histories.guards import guard_named, store_without
 from chapter10.lab.histories.model import Model, Refused
 from chapter10.lab.histories.simulate import Call, history, replay, shrink
 
 
-def without(name: str) -> object:
-    return jobs_without(next(guard for guard in GUARDS if guard.name == name))
+def without(name: str) -> type[JobStore]:
+    return store_without(guard_named(name), LivingStore)
 
 
 class StoreAndModelAgree(unittest.TestCase):
     """The bounded version of the command."""
 
     def test_they_agree_on_every_answer_of_long_histories_with_faults(self) -> None:
-        """Two seeds, three thousand calls, faults among them.
+        """Two seeds, three thousand calls, faults among them; half of them on the chapter's store.
 
         Claims: C10-191, C10-237, C10-297.
         """
-        for seed in (11, 12):
+        for seed, store in ((11, LivingStore), (12, JobStore)):
             with self.subTest(seed=seed):
-                self.assertIsNone(replay(history(seed, 1500)))
+                self.assertIsNone(replay(history(seed, 1500, store), store))
 
     def test_a_history_depends_on_its_seed_alone(self) -> None:
         """The same seed gives the same calls, another one others.
@@ -39,16 +41,14 @@ class StoreAndModelAgree(unittest.TestCase):
 
     def test_the_calls_reach_every_verb_and_every_fault(self) -> None:
         """A history that only asked for what is not there would prove nothing."""
-        calls = history(11, 1500)
-
-        self.assertEqual(
-            {"submit", "claim", "claim_next", "progress", "finish", "fail", "renew", "cancel", "get", "events",
-             "result", "list_jobs", "sweep", "prune", "reopen"},
-            {call.verb for call in calls},
-        )  # fmt: skip
-        self.assertTrue(any(call.stop_at for call in calls))
-        self.assertTrue(any(call.full for call in calls))
-        self.assertTrue(all(early.now <= late.now for early, late in itertools.pairwise(calls)))
+        chapter = {"submit", "claim", "progress", "finish", "fail", "cancel", "get", "events", "result", "reopen"}
+        living = {"claim_next", "renew", "list_jobs", "sweep", "prune"}
+        for store, verbs in ((JobStore, chapter), (LivingStore, chapter | living)):
+            calls = history(11, 1500, store)
+            self.assertEqual(verbs, {call.verb for call in calls})
+            self.assertTrue(any(call.stop_at for call in calls))
+            self.assertTrue(any(call.full for call in calls))
+            self.assertTrue(all(early.now <= late.now for early, late in itertools.pairwise(calls)))
 
 
 class ADisagreementIsFound(unittest.TestCase):
@@ -59,13 +59,13 @@ class ADisagreementIsFound(unittest.TestCase):
 
         Claims: C10-228.
         """
-        module = without("stale_attempt.finish")
+        store = without("stale_attempt.finish")
 
-        short = shrink(history(1, 400), module)  # type: ignore[arg-type]
+        short = shrink(history(1, 400), store)
 
         self.assertLessEqual(len(short), 4)
         self.assertIn("finish", {call.verb for call in short})
-        self.assertIsNotNone(replay(short, module))  # type: ignore[arg-type]
+        self.assertIsNotNone(replay(short, store))
 
     def test_a_missing_lease_check_and_a_missing_deadline_check_are_found(self) -> None:
         """Guards that only show in a particular order of calls and times.
@@ -74,7 +74,7 @@ class ADisagreementIsFound(unittest.TestCase):
         """
         for name in ("lease_expired.finish", "deadline.finish", "cancel_requested.claim"):
             with self.subTest(name):
-                self.assertIsNotNone(replay(history(1, 1500), without(name)))  # type: ignore[arg-type]
+                self.assertIsNotNone(replay(history(1, 1500), without(name)))
 
     def test_a_stopped_call_leaves_the_store_as_it_was(self) -> None:
         """Stopped at its first instruction a claim has not happened; not stopped it has, for both."""
@@ -106,7 +106,9 @@ class TheCommand(unittest.TestCase):
 
     def test_it_prints_what_was_checked(self) -> None:
         """The figure of a run: calls checked, disagreements."""
-        self.assertEqual((0, "calls checked 80, disagreements 0\n"), self.run_command("--steps", "40", "--runs", "2"))
+        checked = "calls checked 80, disagreements 0\n"
+        for more in ((), ("--chapter",)):
+            self.assertEqual((0, checked), self.run_command("--steps", "40", "--runs", "2", *more))
 
     def test_sizes_out_of_bounds_are_usage_errors(self) -> None:
         """Exit 2 for no steps and for no runs."""

@@ -267,7 +267,7 @@ class TheCommand(unittest.TestCase):
 
     def test_the_generating_code_stays_small(self) -> None:
         """The page is a last resort for readers without a terminal, and not a program of its own."""
-        source = (TOP / "chapter10" / "lab" / "site.py").read_text(encoding="utf-8")
+        source = (TOP / "chapter10" / "lab" / "reader" / "site.py").read_text(encoding="utf-8")
         templates = re.findall(r'Final = """\\\n(.*?)"""', source, re.DOTALL)
         code = len(source.splitlines()) - sum(len(template.splitlines()) for template in templates)
         self.assertLessEqual(code, 250)

@@ -73,9 +73,8 @@ class Reading(unittest.TestCase):
         for text, code in table.items():
             with self.subTest(text=text[:20]):
                 self.assertEqual(code_of(text), code)
-        with self.assertRaises(JsonError) as caught:
+        with self.assertRaisesRegex(JsonError, "^json_type$"):
             strict_json(b"1")  # type: ignore[arg-type]
-        self.assertEqual(caught.exception.code, "json_type")
 
     def test_the_published_limits_are_these(self) -> None:
         """What a reader is told of depth, size, integers and what is shown of a key."""
@@ -88,10 +87,7 @@ class Reading(unittest.TestCase):
         self.assertEqual(strict_json(str(largest)), largest)
 
     def test_half_a_text_is_cut_off_wherever_it_was_cut(self) -> None:
-        """Every proper beginning of an object is told apart from one that is wrong.
-
-        Claims: T6-022.
-        """
+        """Every proper beginning of an object is told apart from one that is wrong. Claims: T6-022."""
         whole = '{"text": "a\\u00e4\\n\\"b", "list": [1, -2.5e-3, true, false, null, {"x": []}], "n": 12}'
         self.assertEqual(code_of(whole), "read")
 
@@ -191,9 +187,8 @@ class Copying(unittest.TestCase):
             for fits, too_long in table:
                 with self.subTest(fits=fits):
                     self.assertEqual(copy_json(fits), fits)
-                    with self.assertRaises(JsonError) as caught:
+                    with self.assertRaisesRegex(JsonError, "^json_too_long$"):
                         copy_json(too_long)
-                    self.assertEqual(caught.exception.code, "json_too_long")
 
     def test_a_path_shows_little_of_a_long_key(self) -> None:
         """A key of a million characters does not come back in an error."""

@@ -10,8 +10,10 @@ import stat
 import subprocess
 import sys
 import unittest
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 from chapter10.companions.work import turnstile
@@ -21,9 +23,11 @@ from chapter10.companions.work.turnstile import (
     ROOM_SUFFIX,
     SLICE_SECONDS,
     TURN_SUFFIX,
+    FairDatabase,
+    FairTransaction,
     Turnstile,
 )
-from chapter10.database import Database
+from chapter10.database import StoreError
 from chapter10.tests.support import FolderTestCase, ManualClock, start_python
 
 OURS = 0x7E57
@@ -31,8 +35,8 @@ TABLE = "CREATE TABLE writes (id INTEGER PRIMARY KEY, who TEXT NOT NULL);"
 
 WRITER = """
 import sys
-from chapter10.database import Database
-database = Database(sys.argv[1], application_id=0x7E57, migrations=[sys.argv[2]])
+from chapter10.companions.work.turnstile import FairDatabase
+database = FairDatabase(sys.argv[1], application_id=0x7E57, migrations=[sys.argv[2]])
 print("open", flush=True)
 for line in sys.stdin:
     with database.write() as db:
@@ -42,7 +46,7 @@ database.close()
 """
 
 
-def write(database: Database, who: str) -> None:
+def write(database: FairDatabase, who: str) -> None:
     with database.write() as db:
         db.execute("INSERT INTO writes (who) VALUES (?)", (who,))
 
@@ -53,8 +57,8 @@ class TurnstileTestCase(FolderTestCase):
         super().setUp()
         self.path = self.folder / "store.db"
 
-    def open(self, busy_seconds: float = 10.0) -> Database:
-        database = Database(self.path, application_id=OURS, migrations=(TABLE,), busy_seconds=busy_seconds)
+    def open(self, busy_seconds: float = 10.0) -> FairDatabase:
+        database = FairDatabase(self.path, application_id=OURS, migrations=(TABLE,), busy_seconds=busy_seconds)
         self.addCleanup(database.close)
         return database
 
@@ -338,6 +342,97 @@ class NobodyWaitsForEver(TurnstileTestCase):
         self.assertEqual(([], ["we"]), (clock.slept, self.writes()))
 
 
+class WithoutATurn(TurnstileTestCase):
+    """Who was let in by nobody begins beside those that take turns."""
+
+    @contextmanager
+    def beside_others(
+        self, database: FairDatabase, enter: mock.Mock, leave: Any = None
+    ) -> Iterator[sqlite3.Connection]:
+        """Let a stranger hold the write lock, with a turnstile of ours and pieces of a hundredth of a second."""
+        with (
+            closing(sqlite3.connect(self.path, isolation_level=None)) as stranger,
+            mock.patch.object(database, "_turnstile", mock.Mock(enter=enter, leave=leave or mock.Mock())),
+            mock.patch.object(turnstile, "_PIECE_SECONDS", 0.01),
+        ):
+            stranger.execute("BEGIN IMMEDIATE")
+            yield stranger
+
+    def refused(self, code: str, call: Callable[..., object], *arguments: Any) -> None:
+        with self.assertRaises(StoreError) as caught:
+            call(*arguments)
+        self.assertEqual(code, caught.exception.code)
+
+    def test_who_got_no_turn_asks_for_it_again_between_pieces_of_the_wait(self) -> None:
+        """Beside others that take turns it gives back what it has, asks again, and then waits as who came in."""
+        database = self.open(busy_seconds=20)
+        steps: list[str] = []
+
+        def entered() -> bool:
+            steps.append("enter")
+            if steps.count("enter") == 3:
+                stranger.execute("COMMIT")
+            return steps.count("enter") == 3
+
+        with self.beside_others(database, mock.Mock(side_effect=entered), lambda: steps.append("leave")) as stranger:
+            write(database, "a")
+        self.assertEqual(["enter", "leave", "enter", "leave", "enter", "leave"], steps)
+        self.assertEqual((["a"], 20_000), (self.writes(), database.row("PRAGMA busy_timeout")[0]))
+
+    def test_who_never_gets_a_turn_is_told_when_its_time_is_over(self) -> None:
+        """The pieces together are as long as the whole wait; the next write waits as long again."""
+        database = self.open(busy_seconds=0.05)
+        with self.beside_others(database, enter := mock.Mock(return_value=False)) as stranger:
+            self.refused("store_busy", write, database, "a")
+            self.assertLess(2, enter.call_count)
+            stranger.execute("COMMIT")
+            write(database, "b")
+        self.assertEqual((["b"], 50), (self.writes(), database.row("PRAGMA busy_timeout")[0]))
+
+    def test_who_came_in_after_all_waits_once_more_and_not_again(self) -> None:
+        """A stranger that knows of no turns holds the lock; the answer is that of any wait."""
+        database = self.open(busy_seconds=0.05)
+        with self.beside_others(database, enter := mock.Mock(side_effect=[False, True])):
+            self.refused("store_busy", write, database, "a")
+        self.assertEqual(2, enter.call_count)
+
+    def test_who_comes_in_late_waits_only_for_what_is_left(self) -> None:
+        """Fifteen of twenty seconds are over when it is let in; it does not wait for twenty more."""
+        clock = ManualClock()
+        steps = iter([(0.0, False), (7.5, False), (7.5, True)])
+        said: list[str] = []
+
+        def entered() -> bool:
+            seconds, let_in = next(steps)
+            clock.advance(seconds)
+            return let_in
+
+        def execute(sql: str) -> None:
+            said.append(sql)
+            if sql == "BEGIN IMMEDIATE":
+                busy = sqlite3.OperationalError("database is locked")
+                busy.sqlite_errorcode = sqlite3.SQLITE_BUSY
+                raise busy
+
+        connection, queue = mock.Mock(in_transaction=False, execute=execute), mock.Mock(enter=entered)
+        database = mock.Mock(connection=connection, _owner=None)
+        self.refused("store_busy", FairTransaction(database, queue, 20, clock).__enter__)
+        waits = [sql.partition("=")[2] for sql in said if sql.startswith("PRAGMA busy_timeout")]
+        self.assertEqual(["1000", "1000", "5000", "20000"], waits)
+
+    def test_without_a_turn_a_fault_that_is_no_lock_comes_out_at_once(self) -> None:
+        """A disk that fails is not asked again; SQLite's wait is as long as it was."""
+        database = self.open(busy_seconds=20)
+        queue = mock.Mock(enter=mock.Mock(return_value=False))
+        broken = mock.Mock(in_transaction=False)
+        broken.execute = mock.Mock(side_effect=[None, sqlite3.OperationalError("disk I/O error"), None, None])
+        with mock.patch.object(database, "_connection", broken), mock.patch.object(database, "_turnstile", queue):
+            self.refused("store_unavailable", write, database, "a")
+        self.assertEqual(1, queue.enter.call_count)
+        said = [call.args[0] for call in broken.execute.mock_calls]
+        self.assertEqual(["PRAGMA busy_timeout=1000", "BEGIN IMMEDIATE", "PRAGMA busy_timeout=20000", "ROLLBACK"], said)
+
+
 class ItIsAdvice(TurnstileTestCase):
     def test_a_stranger_that_holds_the_database_is_waited_for_by_sqlite(self) -> None:
         """A program that knows of no turnstile holds the lock; the busy time applies as ever."""
@@ -400,7 +495,7 @@ class ItIsAdvice(TurnstileTestCase):
 
     def test_a_store_in_memory_has_no_files(self) -> None:
         """Nobody else can open it, so nobody can be next."""
-        with closing(Database(":memory:", application_id=OURS, migrations=(TABLE,))) as database:
+        with closing(FairDatabase(":memory:", application_id=OURS, migrations=(TABLE,))) as database:
             write(database, "a")
             self.assertIsNone(database._turnstile._path)
 
@@ -459,7 +554,7 @@ class TheFiles(TurnstileTestCase):
         self.open().close()
         self.assertEqual([self.path], list(self.folder.iterdir()))
         with self.assertRaisesRegex(RuntimeError, "store_unavailable"):
-            Database(self.path, application_id=OURS, migrations=(TABLE, "CREATE TABLE writes (a);"))
+            FairDatabase(self.path, application_id=OURS, migrations=(TABLE, "CREATE TABLE writes (a);"))
         self.assertEqual([self.path], list(self.folder.iterdir()))
 
     def test_another_ones_files_are_left_alone(self) -> None:

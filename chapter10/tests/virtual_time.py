@@ -7,12 +7,14 @@ stands still while code runs; what wakes the loop from a thread or a file does s
 from __future__ import annotations
 
 import asyncio
+import functools
 import selectors
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, TypeVar
 
-__all__ = ["VirtualLoop", "pause", "run_virtual"]
+__all__ = ["VirtualLoop", "pause", "run_virtual", "virtual"]
 
+S = TypeVar("S")
 T = TypeVar("T")
 
 IDLE_SECONDS = 60.0
@@ -84,6 +86,16 @@ def run_virtual(main: Callable[[VirtualLoop], Coroutine[Any, Any, T]]) -> T:
     assert not left, f"tasks were left behind: {left}"
     assert not errors, f"the loop was told of errors: {errors}"
     return value
+
+
+def virtual(test: Callable[[S, VirtualLoop], Coroutine[Any, Any, None]]) -> Callable[[S], None]:
+    """Make a test that is a coroutine a plain one: it runs in a fresh virtual loop, as in `run_virtual`."""
+
+    @functools.wraps(test)
+    def run(self: S) -> None:
+        run_virtual(lambda loop: test(self, loop))
+
+    return run
 
 
 async def pause(seconds: float) -> None:

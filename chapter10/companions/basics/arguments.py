@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NoReturn
 
-from chapter10.canonical import CanonicalError, canonical, is_unicode
+from chapter10.canonical import CanonicalError, canonical
+from chapter10.limits import is_unicode
 
 __all__ = ["MAX_TIME", "Arguments"]
 

@@ -34,7 +34,7 @@ What holds
     I3  a record moves forward only; it returns to absent only when the effect was surely not made, or
         when its result has outlived its lifetime
     I4  the end of a lease proves nothing: a repeatable call is taken over with a higher fence,
-        any other becomes `unknown`
+        any other becomes `unknown`; and none is longer than a lease from now, whatever the clock once was
     I5  a holder whose fence is not the record's fence changes nothing
     I6  presence is the state, never the truth of the value: None, 0, "" and [] are replayed
     I7  the sweeper removes outlived results and nothing else
@@ -65,6 +65,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from chapter10.canonical import CodedError
+from chapter10.companions.basics.blame import may_be_done
+from chapter10.companions.basics.tasks import leaves
 from chapter10.companions.effects.intent_records import (
     APPLICATION_ID,
     DEFAULT_TTL_S,
@@ -188,7 +190,7 @@ class NotRecorded(CodedError, RuntimeError):
 
 
 class NotExecuted(CodedError, RuntimeError):
-    """Raised by an operation that surely did nothing (a refused connection): the key is free again."""
+    """Raised by an operation that surely did nothing (a check that failed before the call): the key is free again."""
 
 
 class FailedFinal(CodedError, RuntimeError):
@@ -262,9 +264,11 @@ class IdempotencyStore(IntentRecords):
         seconds left of the caller's budget; 0 is exhausted and refused before the claim, None is no
         limit. `probe`: asked once, if the outcome is unknown, before anything runs.
 
-        How `fn` ends decides: a value is stored; `FailedFinal` is stored; `NotExecuted` (or one of
-        `not_executed`) frees the key; every other end, cancellation included, frees the key of a
-        repeatable call and makes any other `unknown`. The error always comes out as it is.
+        How `fn` ends decides: a value is stored; `FailedFinal` is stored; an error that proves that nothing
+        was done frees the key (`NotExecuted`, one of `not_executed`, or what `companions.basics.blame` knows as
+        such: no connection, an open circuit, no time; of a group every leaf); every other end, cancellation
+        included, frees the key of a repeatable call and makes any other `unknown`. So `fn` makes one effect:
+        after a first one, a second one's refused connection proves nothing. The error comes out as it is.
 
         Raises `IdempotencyError` (its codes), `InProgressError`, `OutcomeUnknown`, `FailedFinal`,
         `CompletedWithoutValue`, `LeaseLost`, `NotRecorded`, and what `fn` or `probe` raises.
@@ -387,12 +391,15 @@ class IdempotencyStore(IntentRecords):
         try:
             if isinstance(error, FailedFinal):
                 self.fail(claim, error.code, error.detail)
-            elif not started or claim.repeatable or isinstance(error, self._not_executed):
+            elif not started or claim.repeatable or self._proves_nothing_was_done(error):
                 self.release(claim)
             else:
                 self.doubt(claim)
         except (StoreError, IdempotencyError):
             pass  # the record stays in progress, and the end of its lease says the rest
+
+    def _proves_nothing_was_done(self, error: BaseException) -> bool:
+        return not any(may_be_done(leaf) and not isinstance(leaf, self._not_executed) for leaf in leaves(error))
 
     def _settle_if_it_stands(self, intent: Intent, verdict: Verdict, fence: int) -> None:
         try:

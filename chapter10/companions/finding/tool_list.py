@@ -44,7 +44,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Final, Literal, NoReturn
 
-from chapter10.canonical import CodedError
+from chapter10.canonical import CodedError, byte_size
 from chapter10.catalog import MAX_DESCRIPTION, MAX_TEXT, CatalogError, Effect, Tool
 
 __all__ = [
@@ -106,7 +106,7 @@ class ToolList:
 
     def larger_than(self, budget_bytes: int) -> list[tuple[str, int]]:
         """Return (name, bytes) of each definition that alone, as a list of one, exceeds the budget."""
-        sizes = [(tool.name, tool.loaded_bytes + len("[]")) for tool in self.tools]
+        sizes = [(tool.name, byte_size([{**tool.definition(), "digest": tool.digest}])) for tool in self.tools]
         return [(name, size) for name, size in sizes if size > budget_bytes]
 
 

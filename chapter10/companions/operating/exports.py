@@ -45,8 +45,9 @@ from typing import Any, Final
 from chapter10.canonical import digest
 from chapter10.companions.operating.sales import PROGRESS_STEPS, SalesError, SalesFile, Summary
 from chapter10.companions.work.heartbeat import JobContext
+from chapter10.companions.work.living_store import MIGRATIONS
 from chapter10.database import Database
-from chapter10.jobs import APPLICATION_ID, FINAL_STATES, MIGRATIONS, Operation
+from chapter10.jobs import APPLICATION_ID, FINAL_STATES, Operation
 
 __all__ = [
     "MAX_PRODUCTS",

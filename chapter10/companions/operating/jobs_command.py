@@ -47,10 +47,11 @@ from chapter10.companions.operating.exports import (
 from chapter10.companions.operating.jobs_watch import Bar, event_line, watch
 from chapter10.companions.operating.sales import SalesError
 from chapter10.companions.operating.status import status_text
+from chapter10.companions.work.living_store import LivingStore
 from chapter10.companions.work.worker import Handler, Note, Worker, WorkerError
 from chapter10.companions.work.worker_log import WorkerLog, log_path
 from chapter10.database import StoreError
-from chapter10.jobs import FINAL_STATES, JobError, JobStore
+from chapter10.jobs import FINAL_STATES, JobError
 from chapter10.lab.console.textio import (
     EXIT_FINE,
     EXIT_INTERRUPTED,
@@ -163,7 +164,7 @@ def _submit(options: argparse.Namespace, out: _Out, clock: _Clock, sleep: _Sleep
         raise JobError("invalid_submission", str(refused)) from refused
     path = _database(options)
     path.parent.mkdir(parents=True, exist_ok=True)
-    with JobStore(path, [SALES_EXPORT]) as store:
+    with LivingStore(path, [SALES_EXPORT]) as store:
         job_id = store.submit(
             options.owner,
             key,
@@ -460,12 +461,12 @@ def _results(options: argparse.Namespace) -> Path:
     return Path(options.results or f"{_database(options)}.results")
 
 
-def _open(options: argparse.Namespace, **settings: Any) -> JobStore:
+def _open(options: argparse.Namespace, **settings: Any) -> LivingStore:
     """Open a store that is there: to look for a job must not make an empty store."""
     path = _database(options)
     if not path.exists():
         raise JobError("bad_input", f"there is no store at {path}; submit makes one")
-    return JobStore(path, [SALES_EXPORT], **settings)
+    return LivingStore(path, [SALES_EXPORT], **settings)
 
 
 def _parser() -> argparse.ArgumentParser:

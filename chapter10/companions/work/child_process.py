@@ -39,7 +39,7 @@ from typing import IO, Any, Final
 from chapter10.canonical import CodedError, canonical
 from chapter10.companions.interruption.process_stop import sigterm_is_a_request, stop_process
 from chapter10.companions.work.heartbeat import AttemptOver, JobContext
-from chapter10.jobs import MAX_RESULT_BYTES
+from chapter10.limits import MAX_RESULT_BYTES
 
 __all__ = ["ChildContext", "ChildFailed", "ChildProcess", "TemporaryChildError", "serve"]
 

@@ -88,7 +88,7 @@ class JobContext(Protocol):
 
 
 class Leases(Protocol):
-    """The two verbs of the store that are called from the thread; `JobStore` has them."""
+    """The two verbs of the store that are called from the thread; `LivingStore` has them."""
 
     def renew(self, job_id: int, attempt: int, *, now: Callable[[], float], lease: float) -> str:
         """Let the lease end later and return the state of the job."""

@@ -44,17 +44,11 @@ from typing import Any, Final
 from chapter10.canonical import CodedError
 from chapter10.companions.retrying.retry import backoff_ms
 from chapter10.companions.work.heartbeat import BEATS_PER_LEASE, AttemptOver, Heartbeat, Held, JobContext
+from chapter10.companions.work.living_store import MIGRATIONS, LivingStore
 from chapter10.companions.work.worker_log import WorkerLog, log_path
 from chapter10.database import Database, StoreError
-from chapter10.jobs import (
-    APPLICATION_ID,
-    MAX_COUNT,
-    MAX_TEXT,
-    MIGRATIONS,
-    MIN_SECONDS,
-    JobError,
-    JobStore,
-)
+from chapter10.jobs import APPLICATION_ID, JobError
+from chapter10.limits import MAX_COUNT, MAX_TEXT, MIN_SECONDS
 
 __all__ = ["LOOK_SECONDS", "Backoff", "Handler", "Note", "Outcome", "Worker", "WorkerError"]
 
@@ -289,7 +283,7 @@ class Worker:
         self._observe = observe
         self._on_overrun = overrun
         self._stop_at: float | None = None
-        self._store = JobStore(path)  # it refuses what is no path
+        self._store = LivingStore(path)  # it refuses what is no path
         self._path = os.fspath(path)
         try:
             # For looking: it sees the commits of everybody, of this worker's other connections too.
@@ -298,7 +292,7 @@ class Worker:
             self._store.close()
             raise
         self._heartbeat = Heartbeat(
-            lambda: JobStore(self._path, busy_seconds=min(self._every, 10.0)),
+            lambda: LivingStore(self._path, busy_seconds=min(self._every, 10.0)),
             clock=clock,
             lease=lease,
             every=self._every,

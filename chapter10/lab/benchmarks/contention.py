@@ -21,8 +21,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
+from chapter10.companions.work.living_store import LivingStore
 from chapter10.database import StoreError
-from chapter10.jobs import JobError, JobStore
+from chapter10.jobs import JobError
 from chapter10.lab.benchmarks.instrument import Finding, Plan, Table, chunks
 from chapter10.lab.console.textio import EXIT_FINE, main_guard
 
@@ -38,7 +39,7 @@ def contend(path: Path, jobs: int, go: Callable[[], object], clock: Callable[[],
     waits: list[float] = []
     ends: list[float] = []
     errors = 0
-    with JobStore(path) as store:
+    with LivingStore(path) as store:
         go()
         while len(ends) < jobs:
             try:
@@ -83,7 +84,7 @@ def measure_contention(plan: Plan) -> Iterator[Finding]:
 
 
 def _contention(path: Path, processes: int, total: int) -> dict[str, float]:
-    with JobStore(path) as store:
+    with LivingStore(path) as store:
         for numbers in chunks(total, 1000):
             pairs = [(f"key {number}", {"month": "2026-08"}) for number in numbers]
             store.submit_many("alice", pairs, now=0, capacity=total)
@@ -93,7 +94,7 @@ def _contention(path: Path, processes: int, total: int) -> dict[str, float]:
     together = min(result["ends"][-1] if result["ends"] else start for result in results)
     got = [sum(end <= together for end in result["ends"]) for result in results]
     waits = sorted(wait for result in results for wait in result["waits"])
-    with JobStore(path) as store:
+    with LivingStore(path) as store:
         ended = store.db.execute("SELECT count(*) FROM jobs WHERE state = 'succeeded'").fetchone()[0]
         events = store.db.execute("SELECT count(*) FROM events WHERE kind = 'succeeded'").fetchone()[0]
     return {

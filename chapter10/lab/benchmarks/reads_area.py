@@ -3,7 +3,8 @@
 The pool is so many workers over one shared iterator, each writing `{"value": …}` under the id, and nothing
 else: no check of the calls, no error kept, no cancellation understood, no order of the ids. The read gives way
 to the loop once. Both sides make the same outcome, a dict of one entry, because that is the published shape;
-its bytes are shown by themselves.
+its bytes are shown by themselves. `bounded_reads` stands on the chapter's floor and is written to be read: its
+figures are shown and held to no target. The stream keeps no outcome, so its memory does not grow.
 Source: claims C10-104 to C10-123.
 """
 
@@ -13,14 +14,13 @@ import asyncio
 from collections.abc import Iterator
 from typing import Any, Final
 
-from chapter10.concurrency import bounded_reads, stream_reads
+from chapter10.companions.work.stream_reads import stream_reads
+from chapter10.concurrency import bounded_reads
 from chapter10.lab.benchmarks.instrument import Finding, Growth, Plan, Table, by_turns, compare, peak_bytes, ready_async
 
 __all__ = ["measure", "smallest_pool"]
 
 _LIMIT: Final = 100
-_MOST_BYTES: Final = 110
-"""For each item beyond the values: what the pool itself may add."""
 
 _Calls = list[tuple[str, int]]
 
@@ -66,7 +66,6 @@ def measure(plan: Plan) -> Iterator[Finding]:
                 ready_async(runner, lambda calls=calls: smallest_pool(calls, _LIMIT)),  # type: ignore[misc]
                 count=size,
                 repeats=plan.pick(5, 15) if size < sizes[-1] else plan.pick(5, 5),
-                target=1.25,
                 computes=True,
             )
             yield found
@@ -99,10 +98,7 @@ def _memory(runner: asyncio.Runner, size: int) -> Finding:
         "ours B more": round(ours - outcomes),
         "smallest pool B more": round(pool - outcomes),
     }
-    reached = ours - outcomes <= _MOST_BYTES and tasks == _LIMIT
-    return Table(
-        "bytes for each item, at the peak", (row,), f"at most {_MOST_BYTES}: {'reached' if reached else 'missed'}"
-    )
+    return Table("bytes for each item, at the peak", (row,))
 
 
 def _streams(runner: asyncio.Runner, plan: Plan) -> Finding:

@@ -20,6 +20,7 @@ from typing import Any, Final
 
 from chapter10.companions.operating.status import status_text
 from chapter10.companions.work.heartbeat import JobContext
+from chapter10.companions.work.living_store import LivingStore
 from chapter10.companions.work.worker import Backoff, Handler, Worker
 from chapter10.jobs import REPORTS_EXPORT, JobStore
 from chapter10.lab.evidence.evidence import Group, Scene
@@ -78,7 +79,7 @@ def clocks_experiment(scene: Scene | None = None) -> dict[str, Any]:
 def _the_caller_leaves(scene: Scene, path: Path) -> dict[str, Any]:
     scene.begin("调用者不再等待 / the caller stops waiting")
     logical = _Time()
-    with JobStore(path) as store:
+    with LivingStore(path) as store:
         job_id = store.submit(_OWNER, "k", _ARGS, now=logical, deadline=DEADLINE_SECONDS)
         attempt = store.claim(job_id, now=logical, lease=DEADLINE_SECONDS)
         assert attempt is not None
@@ -117,7 +118,7 @@ def _an_attempt_takes_too_long(scene: Scene, path: Path) -> dict[str, Any]:
 
     logical = _Time()
     handler = Handler(run, limit=ATTEMPT_SECONDS)
-    with JobStore(path) as store, _worker(path, handler, logical) as worker:
+    with LivingStore(path) as store, _worker(path, handler, logical) as worker:
         job_id = store.submit(_OWNER, "k", _ARGS, now=logical, deadline=DEADLINE_SECONDS)
         first = worker.run_once()
         assert first is not None
@@ -140,7 +141,7 @@ def _the_deadline_passes(scene: Scene, path: Path) -> dict[str, Any]:
             context.checkpoint()
 
     logical = _Time()
-    with JobStore(path) as store, _worker(path, Handler(run), logical) as worker:
+    with LivingStore(path) as store, _worker(path, Handler(run), logical) as worker:
         job_id = store.submit(_OWNER, "k", _ARGS, now=logical, deadline=DEADLINE_SECONDS)
         ended = worker.run_once()
         assert ended is not None
@@ -152,7 +153,7 @@ def _the_deadline_passes(scene: Scene, path: Path) -> dict[str, Any]:
 def _a_lease_ends(scene: Scene, path: Path) -> dict[str, Any]:
     """Nothing has run out but the right to write: the same work may be claimed again."""
     scene.begin("租约不是任务的时限 / a lease is no limit of the work")
-    with JobStore(path) as store:
+    with LivingStore(path) as store:
         job_id = store.submit(_OWNER, "k", _ARGS, now=0, deadline=DEADLINE_SECONDS)
         attempt = store.claim(job_id, now=0, lease=ATTEMPT_SECONDS)
         assert attempt is not None

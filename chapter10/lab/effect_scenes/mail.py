@@ -31,13 +31,14 @@ from chapter10.companions.effects.outbox import (
     INBOX_APPLICATION_ID,
     INBOX_TABLES,
     Consumer,
+    Delivery,
     Outbox,
     OutboxError,
     derive_event_id,
 )
-from chapter10.companions.effects.outbox import Verdict as Delivery
+from chapter10.companions.work.living_store import LivingStore
 from chapter10.database import Database
-from chapter10.jobs import FINAL_STATES, JobStore
+from chapter10.jobs import FINAL_STATES
 from chapter10.lab.evidence.evidence import Group, Scene
 
 __all__ = ["GROUP", "mail_experiment"]
@@ -121,7 +122,7 @@ class _Play:
         self.cancel_when = cancel
         self.scene: Scene | None = None
         clock = self.clock
-        self.jobs = stack.enter_context(JobStore(":memory:"))
+        self.jobs = stack.enter_context(LivingStore(":memory:"))
         self.records = stack.enter_context(IdempotencyStore(clock=clock))
         self.outbox = stack.enter_context(Outbox(":memory:", clock=clock, delay=lambda failures: 1.0))
         self.service = _Service(script, keeps_keys, clock)

@@ -299,7 +299,7 @@ _ALL: Final = (
         (
             Text(
                 "章节“一份回执为什么只能在明确的事务边界内成立”；chapter10/companions/effects/outbox.py 的开头。",
-                "The section on the receipt and its transaction; the beginning of chapter10/companions/effects/outbox.py.",
+                "The section on the receipt and its transaction; the top of chapter10/companions/effects/outbox.py.",
             ),
             Text(
                 "邮件不在本地事务里：发出之后、提交之前崩溃，本地什么都没有留下。",

@@ -26,6 +26,7 @@ __all__ = [
     "IN_CHINESE",
     "NOT_STARTED",
     "PASSED",
+    "CannotCheck",
     "Check",
     "Failed",
     "Failure",
@@ -137,6 +138,10 @@ class Failed(Exception):
         self.lanes = lanes
 
 
+class CannotCheck(Exception):
+    """Raised by a check that cannot be made here, whatever the reader wrote; the text says why, in one line."""
+
+
 @dataclass(frozen=True, slots=True)
 class Check:
     """One check of an exercise: its name, what it looks at in one line, and the function that does it."""
@@ -160,7 +165,8 @@ def run_checks(names: Names, checks: Sequence[Check], filename: str = "") -> Ver
     """Run the checks in order up to the first failure.
 
     `filename`: what the reader's code was compiled as, to find the line of an error. A file whose first
-    check meets `NotImplementedError` is not started; later, that error is a failure like any other.
+    check meets `NotImplementedError` is not started; later, that error is a failure like any other. Raises
+    `CannotCheck`.
     """
     passed: list[str] = []
     for check in checks:
@@ -171,6 +177,8 @@ def run_checks(names: Names, checks: Sequence[Check], filename: str = "") -> Ver
                 check.name, failed.called, failed.got, failed.expected, failed.why, failed.claim, failed.lanes
             )
             return Verdict(FAILED, tuple(passed), failure)
+        except CannotCheck:
+            raise
         except NotImplementedError as error:
             if not passed:
                 return Verdict(NOT_STARTED)

@@ -25,9 +25,18 @@ from types import ModuleType
 from typing import Final
 
 from chapter10.lab.console.strings import TABLE
-from chapter10.lab.console.textio import EXIT_FINE, main_guard
+from chapter10.lab.console.textio import EXIT_FINE, EXIT_MACHINE, main_guard
 from chapter10.lab.console.workplace import ReadersFileError, read_text
-from chapter10.lab.exercises.checking import FAILED, NOT_STARTED, Check, Failure, Verdict, run_checks, unexpected
+from chapter10.lab.exercises.checking import (
+    FAILED,
+    NOT_STARTED,
+    CannotCheck,
+    Check,
+    Failure,
+    Verdict,
+    run_checks,
+    unexpected,
+)
 from chapter10.lab.exercises.checks import ex06, ex07, ex08, ex09, ex10, ex11
 
 __all__ = ["CHECKS", "MAX_PRINTED", "judge", "main"]
@@ -61,7 +70,10 @@ def _printing(kept: _Kept) -> Iterator[None]:
 
 
 def judge(number: int, path: Path) -> Verdict:
-    """Return the verdict on one file. Raises `OSError` when it cannot be read, `KeyError` for another number."""
+    """Return the verdict on one file.
+
+    Raises `OSError` when it cannot be read, `KeyError` for another number, `CannotCheck` if that is no fault of it.
+    """
     checks = CHECKS[number]
     try:
         text = read_text(path)
@@ -97,7 +109,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("file", type=Path)
     options = parser.parse_args(arguments)
     out = sys.stdout  # as it is now: the reader's file may put another in its place
-    verdict = judge(options.number, options.file)
+    try:
+        verdict = judge(options.number, options.file)
+    except CannotCheck as error:
+        sys.stderr.write(f"{error}\n")
+        return EXIT_MACHINE
     report = asdict(verdict) | {"checks": [[check.name, *check.text] for check in CHECKS[options.number]]}
     out.write("\n" + json.dumps(report, ensure_ascii=True) + "\n")
     out.flush()

@@ -35,6 +35,7 @@ from chapter10.canonical import canonical
 from chapter10.lab.console.strings import LANGUAGES, Text, choose_language, say
 from chapter10.lab.console.textio import EXIT_FINE, Event, display_width, pad, text_lanes
 from chapter10.lab.console.workplace import save_text, work_folder
+from chapter10.lab.evidence.telling import half
 
 __all__ = [
     "NO_GUESS",
@@ -111,14 +112,20 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     asking.add_argument("--predict", action="store_true", help="ask, then run, then compare")
     asking.add_argument("--answers", help="with --predict: letters such as b,a instead of asking; - skips")
     asking.add_argument("--no-save", action="store_true", help="with --predict: do not keep the guesses")
-    asking.add_argument("--lang", choices=LANGUAGES, help="with --predict: the language of the questions")
+    asking.add_argument("--lang", choices=LANGUAGES, help="the language of what is said to a person")
 
 
 def refuse_what_does_not_combine(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
-    """Leave with exit code 2 and one line for options of `add_options` that mean nothing alone."""
+    """Leave with exit code 2 and one line for options of `add_options` that mean nothing alone.
+
+    A program with `--json` tells a story in a language where nobody guesses.
+    """
     if options.predict and options.group is None:
         parser.error("--predict needs --group")
-    for given, flag in ((options.answers is not None, "answers"), (options.no_save, "no-save"), (options.lang, "lang")):
+    if options.predict and getattr(options, "json", False):
+        parser.error("--predict asks a person and takes no --json")
+    language = options.lang if "json" not in options else None
+    for given, flag in ((options.answers is not None, "answers"), (options.no_save, "no-save"), (language, "lang")):
         if given and not options.predict:
             parser.error(f"--{flag} goes with --predict")
 
@@ -264,13 +271,13 @@ class _Page:
         for name, value in rows:
             self.line(f"   {pad(str(name), width)}  {_short(value)}")
         drawn = [(title, events) for title, events in parts if events]
-        shown = [part for part in drawn if not area.pictures or _half(part[0], "en") in area.pictures]
+        shown = [part for part in drawn if not area.pictures or half(part[0], "en") in area.pictures]
         if shown:
             self.line()
             self.line(say("predict.timeline", self.language))
         for title, events in shown:
             if title:
-                self.line(f"   -- {_half(title, self.language)}")
+                self.line(f"   -- {half(title, self.language)}")
             for text in text_lanes(events).splitlines():
                 self.line(f"   {text}".rstrip())
         if len(shown) < len(drawn):
@@ -294,7 +301,7 @@ class _Page:
             ("guess", yours),
             ("result", "\n".join([named, *shown])),
             ("reason", question.reason.in_language(language)),
-            ("section", _half(question.section, language)),
+            ("section", half(question.section, language)),
             ("function", f"{place_of(question.code)}  {question.code.__qualname__}"),
             ("test", f"python -m unittest chapter10.tests.{question.test}"),
         ):
@@ -328,12 +335,6 @@ def _short(value: Any) -> str:
     if len(text) > _MAX_SHOWN and isinstance(value, list) and all(isinstance(row, Mapping) for row in value):
         text = f"{len(value)} x {{{', '.join(value[0])}}}"
     return text if len(text) <= _MAX_SHOWN else text[: _MAX_SHOWN - 3] + "..."
-
-
-def _half(title: str, language: str) -> str:
-    """Return the half of a title "中文 / English" that is in `language`, or all of it."""
-    halves = title.split(" / ")
-    return halves[language == "en"] if len(halves) == 2 else title
 
 
 def _save(path: Path, area: Area, guesses: Sequence[str], language: str) -> str:

@@ -17,6 +17,7 @@ from chapter10.companions.interruption.cancel_store import CancelStore
 from chapter10.companions.interruption.cancellation import checked
 from chapter10.companions.retrying.circuit_breaker import CircuitBreaker, judge
 from chapter10.companions.retrying.retry import may_retry, retry
+from chapter10.companions.work.living_store import LivingStore
 from chapter10.companions.work.worker import Worker
 from chapter10.jobs import JobStore
 from chapter10.lab.guessing.areas import area, at, question
@@ -61,7 +62,7 @@ _ALL: Final = (
             "Three situations; in each another clock rings first. Work looks at its limit every 4 s.\n"
             "And there is a lease, which is no limit of time: it says who may write now.",
         ),
-        (JobStore.wait, Worker.run_once, JobStore.finish),
+        (LivingStore.wait, Worker.run_once, JobStore.finish),
         (
             question(
                 "wait",
@@ -82,7 +83,7 @@ _ALL: Final = (
                     "succeeded 2 s later. A screen should say: no result yet, look again later.",
                 ),
                 at(_C10, _CLOCKS, "C10-185", "C10-191"),
-                JobStore.wait,
+                LivingStore.wait,
                 "test_clocks.ClocksTestCase.test_the_callers_wait_does_nothing_to_the_job",
                 also=("wait_changed_the_store", "clocks.0.state_at_the_end"),
             ),
@@ -173,7 +174,7 @@ _ALL: Final = (
                 ),
                 at(_I4, _CHAIN, "I4-011", "I4-012"),
                 run_within,
-                "test_budget.KnownWrongTwins.test_b1_time_between_tools_is_charged",
+                "test_budget.TheBudget.test_the_clock_charges_waits_between_tools",
                 also=("promised_ms", "chains.0.ended_at_ms", "chains.1.ended_at_ms"),
             ),
             question(
@@ -262,7 +263,7 @@ _ALL: Final = (
                 ),
                 at(_I4, _PROCESSES, "I4-092"),
                 CancelStore.cancel_reason,
-                "test_cancellation.KnownWrongTwins.test_d2_the_row_is_written_before_the_message",
+                "test_cancellation.TheDistributedToken.test_the_row_is_there_when_the_message_is_sent_and_when_it_is_lost",
                 also=("row_was_there_when_the_message_was_sent", "message_arrived"),
             ),
             question(
@@ -443,7 +444,7 @@ _ALL: Final = (
                 ),
                 at(_I4, _RETRY, "I4-079"),
                 CircuitBreaker.acquire,
-                "test_circuit_breaker.KnownWrongTwins.test_r1_the_rate_opens_it_and_not_the_count",
+                "test_circuit_breaker.States.test_a_few_failures_among_many_calls_leave_it_closed",
                 also=("opening.0.a_counter_of_10_would_be", "opening.1.state", "opening.2.state"),
             ),
             question(
@@ -466,7 +467,7 @@ _ALL: Final = (
                 ),
                 at(_I4, _RETRY, "I4-080"),
                 CircuitBreaker.acquire,
-                "test_circuit_breaker.KnownWrongTwins.test_r2_half_open_lets_one_through",
+                "test_circuit_breaker.Probes.test_fifty_tasks_and_ten_threads_make_one_call",
                 also=("callers_at_half_open", "refused_with_a_hint"),
             ),
             question(
@@ -486,7 +487,7 @@ _ALL: Final = (
                 ),
                 at(_I4, _RETRY, "I4-079"),
                 judge,
-                "test_circuit_breaker.KnownWrongTwins.test_r4_a_cancel_opens_nothing",
+                "test_circuit_breaker.Verdicts.test_callers_who_give_up_do_not_open_it",
                 also=("verdicts.2.neutral", "verdicts.0.state"),
             ),
         ),

@@ -1,6 +1,6 @@
 """The three questions at the end of the orchestration document, each answered by a run.
 
-    python -m chapter10 questions                             all three, as one JSON object
+    python -m chapter10 questions                             all three: told on a terminal, else one JSON object
     python -m chapter10 questions --group greedy --predict    guess first, then run, then compare
 
 `greedy`   a case in which replacing the largest result is not the cheapest way
@@ -32,9 +32,10 @@ from chapter10.companions.tools.result_budget import (
 )
 from chapter10.companions.tools.result_store import ResultStore
 from chapter10.companions.tools.tool_calls import ToolCall
-from chapter10.lab.console.strings import Text
+from chapter10.lab.console.strings import Text, choose_language, say
 from chapter10.lab.console.textio import EXIT_FINE, main_guard, print_json
 from chapter10.lab.evidence.evidence import Scene
+from chapter10.lab.evidence.telling import add_json, half, is_told, narrow_lanes, print_lines
 from chapter10.lab.guessing.predict import (
     Area,
     Outcome,
@@ -380,7 +381,7 @@ AREAS: Final[Mapping[str, Area]] = {
                 ),
                 section=_SCHEDULER,
                 code=StreamingToolExecutor.add,
-                test="test_executor.Scheduling.test_a_wrong_order_of_the_model_is_kept",
+                test="test_executor.Scheduling.test_calls_run_as_they_were_written",
             ),
             Question(
                 name="moved",
@@ -426,6 +427,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--group", choices=list(RUNS), help="one question; all three without it")
     add_options(parser)
+    add_json(parser)
     options = parser.parse_args(arguments)
     refuse_what_does_not_combine(parser, options)
     if options.predict:
@@ -435,11 +437,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return RUNS[options.group](scene), scene.parts
 
         return predict_group(parser, options, AREAS[options.group], run)
-    if options.group is not None:
-        print_json(RUNS[options.group](Scene()))
+    scenes = {name: Scene() for name in ([options.group] if options.group else RUNS)}
+    results = {name: RUNS[name](scene) for name, scene in scenes.items()}
+    if is_told(options):
+        language = choose_language(options.lang)
+        for name, scene in scenes.items():
+            print_lines(_story(AREAS[name], results[name], scene, language))
     else:
-        print_json({name: run_one(Scene()) for name, run_one in RUNS.items()})
+        print_json(results[options.group] if options.group else results)
     return EXIT_FINE
+
+
+def _story(area: Area, result: Any, scene: Scene, language: str) -> list[str]:
+    """Return a question as lines: the case, what happened, then each thing asked with its answer and the reason."""
+    lines = [f"== {area.name}: {area.title.in_language(language)}", ""]
+    lines += [text.in_language(language) for text in area.scene]
+    for title, events in scene.parts:
+        if events:
+            lines += ["", *([f"-- {half(title, language)}"] if title else []), *narrow_lanes(events)]
+    for asked in area.questions:
+        letter = asked.truth(result)
+        answer = asked.options[letter].in_language(language) if letter else say("predict.no_option", language)
+        reason = asked.reason.in_language(language).replace("\n", " " if language == "en" else "")
+        lines += ["", asked.ask.in_language(language), f"-> {answer}", reason]
+    return [*lines, ""]
 
 
 if __name__ == "__main__":

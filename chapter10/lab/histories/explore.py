@@ -11,6 +11,7 @@ Different histories often lead to the same state. A state is kept once, so the s
 
     python -m chapter10 explore                      all histories of the small world
     python -m chapter10 explore --jobs 2 --until 6   a larger one
+    python -m chapter10 explore --chapter            the chapter's store instead of the living one
     python -m chapter10 explore --guards             the guards by name
     python -m chapter10 explore --without stale_attempt.finish
                                                          the shortest history that breaks without it
@@ -20,7 +21,7 @@ What it does not prove: anything about worlds that are larger, about disks that 
 that run backwards, or two processes inside one transaction. The last is what `BEGIN IMMEDIATE` is for
 and what the tests with real processes and the schedules of exercise 11 are about.
 
-It runs the real code of `chapter10.jobs`, not a model of it. Source: claims C10-213, C10-229 to
+It runs the real code of the stores, not a model of it. Source: claims C10-213, C10-229 to
 C10-238, C10-297.
 """
 
@@ -30,23 +31,25 @@ import argparse
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
+from chapter10.companions.work.living_store import LivingStore
 from chapter10.experiments import reports_folder
+from chapter10.jobs import JobStore
 from chapter10.lab.console.textio import (
     EXIT_FINE,
-    EXIT_USAGE,
     EXIT_WRONG,
     Event,
     main_guard,
     mermaid_sequence,
     text_lanes,
 )
-from chapter10.lab.evidence.evidence import differences, replace_together, say_differences
+from chapter10.lab.evidence.files import differences, replace_together, say_differences
 from chapter10.lab.histories.explorer import Answers, Broken, Exploration, Explorer, counterexample
-from chapter10.lab.histories.guards import GUARDS
+from chapter10.lab.histories.guards import GUARDS, Guard, guard_named, mark_of
 from chapter10.lab.histories.invariants import INVARIANTS, Invariant
-from chapter10.lab.histories.world import Action, World
+from chapter10.lab.histories.world import CHAPTER_VERBS, Action, World
 
 __all__ = ["PAGE", "guards_page", "lanes", "main"]
 
@@ -61,6 +64,7 @@ _HEAD: Final = """\
 Every verb of the job store checks conditions before it writes. Here each one is taken out in turn, from a
 copy of the code, and the explorer shows a shortest history in which a promise breaks. A guard without such
 a history would be superfluous, or the explorer too weak; a test asks for one of each.
+[改一条规则 / Changing a rule](../docs/changing-a-rule.md)
 
 ```text
 python -m chapter10 explore                                   every history, with every guard
@@ -75,7 +79,12 @@ World: 1 job, 2 workers, 2 attempts, clock 0 to 5.
 | 承诺 / promise | | 数据库里的约束 / constraint in the schema |
 |---|---|---|
 {promises}
-"""
+
+| 防护 / guard | 为什么 / why | 步 / steps | 破坏 / breaks |
+|---|---|---:|---|
+{index}
+
+{sections}"""
 
 
 def lanes(broken: Broken) -> list[Event]:
@@ -102,37 +111,48 @@ def guards_page(seen: Exploration | None = None, answers: Answers | None = None)
     """Return the Markdown page with a shortest broken history for each guard, in text and in Mermaid.
 
     `seen`: the exploration of `World()` whose counts stand on the page; without it the world is explored first.
-    `answers`: of that exploration, to be used again.
+    `answers`: of that exploration, to be used again. Raises `ValueError`: a mark is gone, or a promise is broken
+    with every guard in place.
     """
+    for guard in GUARDS:
+        mark_of(guard)
     answers = Answers() if answers is None else answers
     seen = Explorer(World(), answers=answers).run() if seen is None else seen
-    assert seen.finished and seen.broken is None
+    if seen.broken is not None or not seen.finished:
+        raise ValueError(
+            "no promise may break with every guard in place: `python -m chapter10 explore` shows what does"
+        )
     promises = "\n".join(
         f"| {i.number} | {i.sentence} | {', '.join(f'`{name}`' for name in i.constraints) or '-'} |"
         for i in _promises()
     )
+    found = {guard: counterexample(guard, answers).broken for guard in GUARDS}
+    index = "\n".join(
+        f"| [{guard.name}](#{guard.name.replace('.', '')}) | {guard.sentence} | "
+        + (f"{len(lanes(broken))} | {broken.number} |" if broken else "- | - |")
+        for guard, broken in found.items()
+    )
     counts = {name: getattr(seen, name) for name in ("states", "transitions", "depth", "contents", "calls")}
-    parts = [_HEAD.format(example="stale_attempt.finish", promises=promises, **counts)]
-    for guard in GUARDS:
-        broken = counterexample(guard, answers).broken
-        parts.append(f"## {guard.name}\n\n{_capital(guard.sentence)} ({', '.join(guard.claims)}).\n")
-        if broken is None:
-            parts.append("**没有反例 / No counterexample was found.**\n")
-            continue
-        parts.append(f"没有它 / without it **{broken.number}** breaks, *{broken.sentence}*: {broken.wrong}.\n")
-        parts.append(f"```text\n{text_lanes(lanes(broken))}\n```\n")
-        parts.append(f"```mermaid\n{mermaid_sequence(lanes(broken), 'job store')}\n```\n")
-    return "\n".join(parts)
+    sections = "\n".join(_section(guard, broken) for guard, broken in found.items())
+    return _HEAD.format(example="stale_attempt.finish", promises=promises, index=index, sections=sections, **counts)
+
+
+def _section(guard: Guard, broken: Broken | None) -> str:
+    """Return what the page says of one guard."""
+    head = f"## {guard.name}\n\n{guard.sentence[0].upper()}{guard.sentence[1:]} ({', '.join(guard.claims)}).\n\n"
+    if broken is None:
+        return f"{head}**没有反例 / No counterexample was found.**\n"
+    return (
+        f"{head}没有它 / without it **{broken.number}** breaks, *{broken.sentence}*: {broken.wrong}.\n\n"
+        f"```text\n{text_lanes(lanes(broken))}\n```\n\n"
+        f"```mermaid\n{mermaid_sequence(lanes(broken), 'job store')}\n```\n"
+    )
 
 
 def _promises() -> list[Invariant]:
     """Return the promises in the order of their numbers, each once."""
     named = {invariant.number: invariant for invariant in reversed(INVARIANTS)}
     return sorted(named.values(), key=lambda invariant: int(invariant.number[1:]))
-
-
-def _capital(sentence: str) -> str:
-    return sentence[0].upper() + sentence[1:]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -142,6 +162,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--workers", type=int, default=2, help="workers, 1 to 3 (default 2)")
     parser.add_argument("--until", type=int, default=5, help="the last moment of the clock (default 5)")
     parser.add_argument("--attempts", type=int, default=2, help="max_attempts of each job (default 2)")
+    parser.add_argument("--chapter", action="store_true", help="the chapter's store instead of the living one")
     parser.add_argument("--guards", action="store_true", help="list the guards by name")
     parser.add_argument("--without", metavar="GUARD", help="take this guard out and show what breaks")
     parser.add_argument("--write", action="store_true", help=f"write reports/{PAGE}")
@@ -151,28 +172,36 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for guard in GUARDS:
             print(f"{guard.name:32} {guard.sentence}")
         return EXIT_FINE
+    if options.without not in (None, *(guard.name for guard in GUARDS)):
+        parser.error(f"there is no guard {options.without}; --guards lists them")
+    try:
+        if options.without is not None:
+            return _show_without(guard_named(options.without))
+        texts = {PAGE: guards_page()} if options.write or options.check else {}
+    except ValueError as error:  # such as a mark that is gone
+        print(f"[X] {error}")
+        return EXIT_WRONG
     if options.write:
-        for path in replace_together(reports_folder(), {PAGE: guards_page()}):
+        for path in replace_together(reports_folder(), texts):
             print(path)
         return EXIT_FINE
     if options.check:
-        found = differences(reports_folder(), {PAGE: guards_page()})
-        return say_differences(found, (PAGE,), "chapter10.lab.histories.explore")
-    if options.without is not None:
-        return _show_without(options.without)
+        return say_differences(differences(reports_folder(), texts), (PAGE,), "chapter10 explore")
     try:
         world = World(options.jobs, options.workers, options.until, options.attempts)
+        if options.chapter:
+            world = replace(world, verbs=CHAPTER_VERBS)
     except ValueError as error:
         parser.error(str(error))
-    return _show_all(world)
+    return _show_all(world, JobStore if options.chapter else LivingStore)
 
 
-def _show_all(world: World) -> int:
+def _show_all(world: World, store: type[JobStore]) -> int:
     def report(seen: Exploration) -> None:
         print(f"... {seen.states} states, {seen.transitions} transitions, depth {seen.depth}", file=sys.stderr)
 
     started = time.perf_counter()
-    seen = Explorer(world, report=report).run()
+    seen = Explorer(world, store, report=report).run()
     seconds = time.perf_counter() - started
     print(f"world: {world.jobs} jobs, {world.workers} workers, clock 0 to {world.until}, {world.attempts} attempts")
     print(f"states {seen.states}, transitions {seen.transitions}, depth {seen.depth}")
@@ -189,11 +218,7 @@ def _show_all(world: World) -> int:
     return EXIT_FINE
 
 
-def _show_without(name: str) -> int:
-    guard = next((guard for guard in GUARDS if guard.name == name), None)
-    if guard is None:
-        print(f"there is no guard {name}; --guards lists them", file=sys.stderr)
-        return EXIT_USAGE
+def _show_without(guard: Guard) -> int:
     seen = counterexample(guard)
     print(f"without {guard.name}: {guard.sentence} ({', '.join(guard.claims)})")
     if seen.broken is None:

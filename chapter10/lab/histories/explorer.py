@@ -17,11 +17,11 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
-from types import ModuleType
 from typing import Final, NamedTuple
 
-from chapter10 import jobs as production
-from chapter10.lab.histories.guards import Guard, jobs_without
+from chapter10.companions.work.living_store import LivingStore
+from chapter10.jobs import JobStore
+from chapter10.lab.histories.guards import Guard, store_without
 from chapter10.lab.histories.invariants import WAY_TO_END, Seen, first_broken, stuck
 from chapter10.lab.histories.world import (
     EMPTY,
@@ -86,8 +86,8 @@ class _Known(NamedTuple):
 
 
 _CALLED: Final = {
-    "submit": ("submit_many",),
-    "submit another intent": ("submit_many",),
+    "submit": ("submit", "submit_many"),
+    "submit another intent": ("submit", "submit_many"),
     "look and cancel": LOOKS,
     "retry": ("fail",),
 }
@@ -95,7 +95,7 @@ _CALLED: Final = {
 
 
 class Answers:
-    """What calls did in explorations of worlds with the same rules, to be used by further ones.
+    """What calls of one store did in explorations of worlds with the same rules, to be used by further ones.
 
     A world's rules are all of it but how much is played (`jobs`, `workers`, `until`, `verbs`): of the world
     a call depends on nothing else.
@@ -112,16 +112,16 @@ class Answers:
 class Explorer:
     """Breadth-first search over the states of a world.
 
-    `module`: the `jobs` module to explore. `limit`: stop after so many states (None: none).
-    `answers`: of earlier explorations, used and added to for every method of the store but `changed`, the
-    one in which their modules differ. `report`: called with the exploration so far every `report_every`
+    `store`: the class of store to explore. `limit`: stop after so many states (None: none). `answers`: of
+    earlier explorations, used and added to for every method of the store but `changed`, the one in which
+    their stores differ. `report`: called with the exploration so far every `report_every`
     states; it may raise `KeyboardInterrupt` to stop. Use `run` once.
     """
 
     def __init__(
         self,
         world: World,
-        module: ModuleType = production,
+        store: type[JobStore] = LivingStore,
         *,
         limit: int | None = None,
         answers: Answers | None = None,
@@ -130,7 +130,7 @@ class Explorer:
         report_every: int = REPORT_EVERY,
     ) -> None:
         self._world = world
-        self._bench = Bench(world, module)
+        self._bench = Bench(world, store)
         self._limit = limit
         self._judged = (answers or Answers()).of(world)
         self._changed = changed
@@ -248,9 +248,9 @@ class Explorer:
 def counterexample(guard: Guard, answers: Answers | None = None) -> Exploration:
     """Explore the guard's world without the guard; `broken` is the shortest history that fails.
 
-    `answers`: of explorations of the production module or of copies without another guard.
+    `answers`: of explorations of the living store or of copies without another guard. Raises `MarkError`.
     """
-    return Explorer(guard.world, jobs_without(guard), answers=answers, changed=guard.verb).run()
+    return Explorer(guard.world, store_without(guard, LivingStore), answers=answers, changed=guard.verb).run()
 
 
 @cache

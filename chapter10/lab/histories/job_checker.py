@@ -116,7 +116,7 @@ def _of_row(job: dict[str, Any]) -> Iterator[str]:
         and not (job["ready_at"] if job["lease_until"] is None else job["lease_until"]) <= job["deadline"]
     ):
         yield "no time at which it could move before its deadline"
-    if (state in _FINAL) != (job["ended_at"] is not None):
+    if "ended_at" in job and (state in _FINAL) != (job["ended_at"] is not None):
         yield "final and ended disagree"
 
 

@@ -7,6 +7,7 @@ every so often the whole content is.
 
     python -m chapter10 simulate --seed 1 --steps 5000
     python -m chapter10 simulate --seed 1 --runs 20       the seeds 1 to 20
+    python -m chapter10 simulate --seed 1 --chapter       the chapter's store instead of the living one
 
 The faults: SQLite is stopped at the N-th instruction of its program somewhere inside a verb; the file
 may not grow any more, as on a full disk; the store is closed and opened again. A verb that ends in a
@@ -30,12 +31,12 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import Any, Final
 
-from chapter10 import jobs as production
 from chapter10.canonical import CodedError, canonical
+from chapter10.companions.work.living_store import LivingStore
 from chapter10.database import StoreError
+from chapter10.jobs import JobStore
 from chapter10.lab.console.textio import EXIT_FINE, EXIT_WRONG, main_guard
 from chapter10.lab.histories.model import LIVE, Model, Refused
 
@@ -91,8 +92,8 @@ class Disagreement:
     model: str
 
 
-def history(seed: int, steps: int) -> list[Call]:
-    """Return `steps` calls chosen by `seed`; time never falls.
+def history(seed: int, steps: int, store: type[JobStore] = LivingStore) -> list[Call]:
+    """Return `steps` calls of verbs that `store` has, chosen by `seed`; time never falls.
 
     A model lives along, so that most calls are about jobs that are in flight and by those who hold
     them; a choice without knowledge would mostly be refused.
@@ -109,14 +110,14 @@ def history(seed: int, steps: int) -> list[Call]:
             call, stop_at = Call(calls[-1].verb, calls[-1].arguments, now), 0  # its answer was lost
         else:
             stop_at = chance.randint(1, 220) if fault < 0.08 else 0
-            call = Call(*_choose(chance, model, now), now, stop_at, full=0.08 <= fault < 0.11)
+            call = Call(*_choose(chance, model, now, store), now, stop_at, full=0.08 <= fault < 0.11)
         calls.append(call)
         if not stop_at:
             _model_answer(model, ids, call)
     return calls
 
 
-def _choose(chance: random.Random, model: Model, now: int) -> tuple[str, tuple[Any, ...]]:
+def _choose(chance: random.Random, model: Model, now: int, store: type[JobStore]) -> tuple[str, tuple[Any, ...]]:
     """Choose a verb and its arguments."""
     live = [job for job in model.jobs.values() if job.state in LIVE]
     known = live if live and chance.random() < 0.85 else list(model.jobs.values())
@@ -128,8 +129,8 @@ def _choose(chance: random.Random, model: Model, now: int) -> tuple[str, tuple[A
     lease = chance.choice((1, 2, 5, 10))
     new_key = f"k{model.last_id + 1}" if chance.random() < 0.8 else f"k{chance.randint(1, model.last_id + 1)}"
     choices: dict[str, tuple[int, tuple[Any, ...]]] = {
-        "submit": (16, (chance.choice(OWNERS), new_key, chance.choice(MONTHS),
-                        now + chance.choice((0, 2, 8, 20, 40)), chance.randint(1, 3), 8, 4)),
+        "submit": (16, (chance.choice(OWNERS), new_key, chance.choice(MONTHS), now + chance.choice((0, 2, 8, 20, 40)),
+                        chance.randint(1, 3), 8, 4 if issubclass(store, LivingStore) else 8)),
         "claim_next": (10, (lease,)),
         "claim": (10, (named, lease)),
         "progress": (14, (named, attempt, max(0, done), max(0, chance.choice((4, 4, 4, 5, done))))),
@@ -145,7 +146,7 @@ def _choose(chance: random.Random, model: Model, now: int) -> tuple[str, tuple[A
         "prune": (1, (now - chance.choice((0, 20, 60)), now - chance.choice((20, 60, 200)))),
         "reopen": (1, ()),
     }  # fmt: skip
-    verbs = list(choices)
+    verbs = [name for name in choices if name == "reopen" or hasattr(store, name)]
     verb = chance.choices(verbs, [choices[name][0] for name in verbs])[0]
     return verb, choices[verb][1]
 
@@ -183,10 +184,10 @@ def _model_answer(model: Model, ids: dict[str, int], call: Call) -> str:
 class _Run:
     """One store on a file of its own beside one model."""
 
-    def __init__(self, folder: Path, module: ModuleType) -> None:
-        self._module = module
+    def __init__(self, folder: Path, store: type[JobStore]) -> None:
+        self._make = store
         self._path = folder / "jobs.db"
-        self._store = module.JobStore(self._path)
+        self._store: Any = store(self._path)
         self._model = Model()
         self._ids: dict[str, int] = {}
 
@@ -197,7 +198,7 @@ class _Run:
         """Make one call of both; return what each said."""
         if call.verb == "reopen":
             self._store.close()
-            self._store = self._module.JobStore(self._path)
+            self._store = self._make(self._path)
             return self.contents()
         with _fault(self._store.db, call):
             answer = self._ask_store(call)
@@ -223,10 +224,10 @@ class _Run:
         def submit(
             owner: str, key: str, month: str, deadline: float, attempts: int, most: int, own: int, now: int
         ) -> Any:
+            more = {"owner_capacity": own} if isinstance(store, LivingStore) else {}
             return store.submit(
-                owner, key, {"month": month}, now=now, deadline=deadline, max_attempts=attempts, capacity=most,
-                owner_capacity=own,
-            )  # fmt: skip
+                owner, key, {"month": month}, now=now, deadline=deadline, max_attempts=attempts, capacity=most, **more
+            )
 
         return {
             "submit": submit,
@@ -278,24 +279,24 @@ class _Run:
         return _by_job(stored), _by_job(expected)
 
 
-def replay(calls: Sequence[Call], module: ModuleType = production) -> Disagreement | None:
-    """Make the calls on a new store and a new model; return where they first part, or None."""
+def replay(calls: Sequence[Call], store: type[JobStore] = LivingStore) -> Disagreement | None:
+    """Make the calls on a new `store` and a new model; return where they first part, or None."""
     with (
         tempfile.TemporaryDirectory(prefix="chapter10-") as folder,
-        contextlib.closing(_Run(Path(folder), module)) as run,
+        contextlib.closing(_Run(Path(folder), store)) as run,
     ):
         for index, call in enumerate(calls):
-            store, model = run.step(call)
-            if store == model and (index % COMPARE_EVERY == 0 or index == len(calls) - 1):
-                store, model = run.contents()
-            if store != model:
-                return Disagreement(index, store, model)
+            stored, model = run.step(call)
+            if stored == model and (index % COMPARE_EVERY == 0 or index == len(calls) - 1):
+                stored, model = run.contents()
+            if stored != model:
+                return Disagreement(index, stored, model)
     return None
 
 
-def shrink(calls: Sequence[Call], module: ModuleType = production) -> list[Call]:
+def shrink(calls: Sequence[Call], store: type[JobStore] = LivingStore) -> list[Call]:
     """Return a shorter list that still disagrees: halves, quarters, … single calls are left out in turn."""
-    found = replay(calls, module)
+    found = replay(calls, store)
     if found is None:
         raise ValueError("store and model agree on this history")
     short = list(calls[: found.index + 1])
@@ -304,7 +305,7 @@ def shrink(calls: Sequence[Call], module: ModuleType = production) -> list[Call]
         start, smaller = 0, False
         while start < len(short):
             candidate = short[:start] + short[start + size :]
-            found = replay(candidate, module) if candidate else None
+            found = replay(candidate, store) if candidate else None
             if found is None:
                 start += size
             else:
@@ -364,14 +365,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=1, help="the first seed (default 1)")
     parser.add_argument("--steps", type=int, default=2000, help="calls in a run (default 2000)")
     parser.add_argument("--runs", type=int, default=1, help="how many seeds, one after the other (default 1)")
+    parser.add_argument("--chapter", action="store_true", help="the chapter's store instead of the living one")
     options = parser.parse_args(arguments)
+    store = JobStore if options.chapter else LivingStore
     if not 1 <= options.steps <= MAX_STEPS or options.runs < 1:
         parser.error(f"--steps is from 1 to {MAX_STEPS} and --runs at least 1")
     checked = 0
     for seed in range(options.seed, options.seed + options.runs):
-        calls = history(seed, options.steps)
-        if replay(calls) is not None:
-            _show(seed, options.steps, shrink(calls))
+        calls = history(seed, options.steps, store)
+        if replay(calls, store) is not None:
+            _show(seed, options.steps, shrink(calls, store), store)
             return EXIT_WRONG
         checked += len(calls)
         if options.runs > 1:
@@ -380,10 +383,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return EXIT_FINE
 
 
-def _show(seed: int, steps: int, calls: list[Call]) -> None:
-    found = replay(calls)
+def _show(seed: int, steps: int, calls: list[Call], store: type[JobStore]) -> None:
+    found = replay(calls, store)
     assert found is not None
-    print(f"store and model disagree; again: python -m chapter10 simulate --seed {seed} --steps {steps}")
+    which = "" if store is LivingStore else " --chapter"
+    print(f"store and model disagree; again: python -m chapter10 simulate --seed {seed} --steps {steps}{which}")
     for call in calls:
         print(call)
     print("store:", found.store)

@@ -3,8 +3,8 @@
 A *world* has a few jobs, a few workers and one caller for each job's owner, and a logical clock that
 ends. Its *state* is the content of the store, the time, and what each worker believes that it holds.
 An *action* is one call by one actor, or the clock moving on, or a worker losing its memory. Nothing
-here knows the rules of the store: every call runs the real `JobStore` on an in-memory database whose
-rows are put back as they were before.
+here knows the rules of the store: every call runs the real store, the chapter's or the living one, on
+an in-memory database whose rows are put back as they were before.
 
 The rows of `jobs` and `receipts` are all that a verb reads, so they are the content that counts. The
 event log only grows; leaving it out of the content is what makes two histories meet. Each step hands
@@ -20,13 +20,14 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from types import ModuleType
 from typing import Any, Final, NamedTuple
 
-from chapter10 import jobs as production
 from chapter10.canonical import CodedError
+from chapter10.companions.work.living_store import LivingStore
+from chapter10.jobs import JobStore
 
 __all__ = [
+    "CHAPTER_VERBS",
     "EMPTY",
     "LOOKS",
     "MONTHS",
@@ -56,10 +57,12 @@ NOTHING_SEEN: Final = ", ".join(f"{verb} not_found" for verb in LOOKS)
 MONTHS: Final = ("2026-08", "2026-07")
 TOTAL: Final = 2
 """Units of work in each job, so that progress can rise once and fall back."""
+CHAPTER_VERBS: Final = frozenset({"progress", "finish", "fail", "retry"})
+"""What a worker does with the chapter's store, which has no `renew` and no `sweep`."""
 
 
 class Row(NamedTuple):
-    """One row of `jobs`: its columns in the order of the table."""
+    """One row of `jobs`: its columns in the order of the table; the chapter's store has no `ended_at`."""
 
     id: int
     owner: str
@@ -74,11 +77,7 @@ class Row(NamedTuple):
     done: int
     total: int
     error: str | None
-    ended_at: float | None
-
-
-_COLUMNS: Final = ", ".join(Row._fields)
-_PLACES: Final = ", ".join("?" * len(Row._fields))
+    ended_at: float | None = None
 
 
 class Content(NamedTuple):
@@ -137,7 +136,7 @@ class World:
     lease: int = 2
     retry_after: int = 1
     capacity: int = 3
-    verbs: frozenset[str] = frozenset({"progress", "finish", "fail", "retry", "renew", "sweep"})
+    verbs: frozenset[str] = CHAPTER_VERBS | {"renew", "sweep"}
 
     def __post_init__(self) -> None:
         for name, low, high in (("jobs", 1, 3), ("workers", 1, 3), ("until", 1, 99), ("attempts", 1, 9)):
@@ -195,13 +194,15 @@ def actions(world: World, state: State) -> Iterator[Action]:
 class Bench:
     """A real store whose rows can be set, so that a call can be tried from any content.
 
-    `module`: the `jobs` module under test, the production one by default. Close it after use.
+    `store`: the class under test. The chapter's store plays no world with `renew` or `sweep`. Close it after use.
     """
 
-    def __init__(self, world: World, module: ModuleType = production) -> None:
+    def __init__(self, world: World, store: type[JobStore] = LivingStore) -> None:
         self._world = world
-        self._store = module.JobStore(":memory:")
+        self._store: Any = store(":memory:")
         self._db: sqlite3.Connection = self._store.db
+        there = {column[1] for column in self._db.execute("PRAGMA table_info(jobs)")}
+        self._columns = [name for name in Row._fields if name in there]
         # Rows are put back table by table, and events of other histories stay: nothing reads them.
         self._db.execute("PRAGMA foreign_keys=OFF")
         self._last_seq = 0
@@ -284,15 +285,18 @@ class Bench:
         return ", ".join(answers)
 
     def _read(self) -> Content:
-        rows = tuple(map(Row._make, self._db.execute(f"SELECT {_COLUMNS} FROM jobs ORDER BY id")))
+        rows = tuple(Row(*row) for row in self._db.execute(f"SELECT {', '.join(self._columns)} FROM jobs ORDER BY id"))
         receipts = tuple(self._db.execute("SELECT job_id, attempt, sha256, data FROM receipts ORDER BY job_id"))
         return Content(rows, receipts)
 
     def _restore(self, content: Content) -> None:
-        db = self._db
+        db, width = self._db, len(self._columns)
         db.execute("BEGIN")
         db.execute("DELETE FROM jobs")
-        db.executemany(f"INSERT INTO jobs ({_COLUMNS}) VALUES ({_PLACES})", content.rows)
+        db.executemany(
+            f"INSERT INTO jobs ({', '.join(self._columns)}) VALUES ({', '.join('?' * width)})",
+            [row[:width] for row in content.rows],
+        )
         if content.receipts != self._content.receipts:
             db.execute("DELETE FROM receipts")
             db.executemany("INSERT INTO receipts (job_id, attempt, sha256, data) VALUES (?, ?, ?, ?)", content.receipts)

@@ -36,9 +36,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from chapter10.companions.work.living_store import LivingStore
 from chapter10.companions.work.worker_log import WorkerLog, log_path
 from chapter10.database import StoreError
-from chapter10.jobs import JobError, JobStore
+from chapter10.jobs import JobError
 from chapter10.lab.console.textio import EXIT_FINE, EXIT_WRONG, main_guard, print_json
 from chapter10.lab.histories.job_checker import violations
 from chapter10.lab.processes.chaos_worker import CHAOS_WORK, DEADLY_EXIT, KINDS
@@ -107,7 +108,7 @@ def run_chaos(
     """
     run = _Run(folder, workers, random.Random(seed), lease, clock, sleep)
     try:
-        with JobStore(run.path, [CHAOS_WORK], busy_seconds=_BUSY_SECONDS) as store:
+        with LivingStore(run.path, [CHAOS_WORK], busy_seconds=_BUSY_SECONDS) as store:
             end = clock() + seconds
             taken = 0
             while clock() < end if steps is None else taken < steps:
@@ -133,7 +134,7 @@ class _Run:
         self._clock = clock
         self._sleep = sleep
         self._known: dict[tuple[str, str], tuple[int, dict[str, Any]]] = {}
-        with JobStore(self.path, [CHAOS_WORK]):
+        with LivingStore(self.path, [CHAOS_WORK]):
             pass  # the file is there before the first worker is
         self._members: list[_Member] = []
         try:
@@ -145,14 +146,14 @@ class _Run:
 
     # While it lasts --------------------------------------------------------------------------
 
-    def step(self, store: JobStore) -> None:
+    def step(self, store: LivingStore) -> None:
         """Do one thing to somebody, see who has to be continued or started again, and wait for a moment."""
         what = self._chance.choices(tuple(_WEIGHTS), tuple(_WEIGHTS.values()))[0]
         self.chaos.done[what] += getattr(self, f"_{what}")(store)
         self._look_after_the_workers()
         self._sleep(_TICK * self._lease)
 
-    def _submit(self, store: JobStore) -> int:
+    def _submit(self, store: LivingStore) -> int:
         owner, key = self._chance.choice(_OWNERS), f"key-{len(self._known)}"
         kind = self._chance.choices(KINDS, _KIND_WEIGHTS)[0]
         args = {"kind": kind, "steps": self._chance.randint(1, 30)}
@@ -165,7 +166,7 @@ class _Run:
             return 0
         return 1
 
-    def _repeat(self, store: JobStore) -> int:
+    def _repeat(self, store: LivingStore) -> int:
         if not self._known:
             return 0
         (owner, key), (job_id, args) = self._chance.choice(list(self._known.items()))
@@ -174,7 +175,7 @@ class _Run:
             self.chaos.wrong.append(f"the key of job {job_id} gave job {again}")
         return 1
 
-    def _conflict(self, store: JobStore) -> int:
+    def _conflict(self, store: LivingStore) -> int:
         if not self._known:
             return 0
         (owner, key), (job_id, args) = self._chance.choice(list(self._known.items()))
@@ -187,7 +188,7 @@ class _Run:
         self.chaos.wrong.append(f"the key of job {job_id} took another intent")
         return 1
 
-    def _ask(self, store: JobStore, owner: str, key: str, args: dict[str, Any]) -> int:
+    def _ask(self, store: LivingStore, owner: str, key: str, args: dict[str, Any]) -> int:
         return self._insist(
             lambda: store.submit(
                 owner,
@@ -213,27 +214,27 @@ class _Run:
                 self.chaos.done["store_busy"] += 1
                 self._look_after_the_workers()
 
-    def _cancel(self, store: JobStore) -> int:
+    def _cancel(self, store: LivingStore) -> int:
         if not self._known:
             return 0
         (owner, _), (job_id, _) = self._chance.choice(list(self._known.items())[-_CAPACITY:])
         self._insist(lambda: store.cancel(owner, job_id, now=self._clock))
         return 1
 
-    def _kill(self, store: JobStore) -> int:
+    def _kill(self, store: LivingStore) -> int:
         member = self._chance.choice(self._members)
         member.killed = True
         member.process.kill()
         return 1
 
-    def _stop(self, store: JobStore) -> int:
+    def _stop(self, store: LivingStore) -> int:
         member = self._chance.choice(self._members)
         if member.resume_at is not None or not _signal(member.process, "SIGSTOP"):
             return 0
         member.resume_at = self._clock() + self._lease * self._chance.uniform(0.5, 3)
         return 1
 
-    def _leave(self, store: JobStore) -> int:
+    def _leave(self, store: LivingStore) -> int:
         member = self._chance.choice(self._members)
         if member.resume_at is not None:
             return 0
@@ -271,7 +272,7 @@ class _Run:
 
     # Afterwards ------------------------------------------------------------------------------
 
-    def drain(self, store: JobStore) -> None:
+    def drain(self, store: LivingStore) -> None:
         """Continue everybody and wait until no job is live, in bounded time."""
         for member in self._members:
             if member.resume_at is not None:
@@ -305,7 +306,7 @@ class _Run:
         errors = self._errors.read_text(encoding="utf-8", errors="backslashreplace")
         if errors:
             chaos.wrong.append(f"a worker said: {errors[-2000:]}")
-        with JobStore(self.path) as store:
+        with LivingStore(self.path) as store:
             states = dict(store.db.execute("SELECT id, state FROM jobs").fetchall())
             kinds = Counter(kind for (kind,) in store.db.execute("SELECT kind FROM events"))
             twice = store.db.execute(

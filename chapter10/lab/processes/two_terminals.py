@@ -31,11 +31,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from chapter10.companions.operating.exports import SALES_EXPORT, export_arguments
+from chapter10.companions.work.living_store import LivingStore
 from chapter10.companions.work.worker_log import WorkerLog, log_path
 from chapter10.database import StoreError
-from chapter10.jobs import FINAL_STATES, MAX_LIMIT, JobStore
+from chapter10.jobs import FINAL_STATES
 from chapter10.lab.console.textio import EXIT_FINE, EXIT_MACHINE, EXIT_WRONG, Event, main_guard, text_lanes
 from chapter10.lab.histories.job_checker import violations
+from chapter10.limits import MAX_LIMIT
 
 __all__ = ["BY_HAND", "EXPORTS", "Story", "main", "play"]
 
@@ -108,7 +110,7 @@ def play(
     sales = folder / "orders.csv"
     sales.write_text("\n".join(_ROWS) + "\n", encoding="utf-8", newline="\n")
     with contextlib.ExitStack() as stack:
-        stage = _Stage(folder, JobStore(folder / "jobs.db", [SALES_EXPORT]), clock, sleep)
+        stage = _Stage(folder, LivingStore(folder / "jobs.db", [SALES_EXPORT]), clock, sleep)
         stack.callback(stage.store.close)
         stack.callback(stage.end_processes)
         stage.submit(sales, exports)
@@ -140,7 +142,7 @@ class _Terminal:
 
 class _Stage:
     def __init__(
-        self, folder: Path, store: JobStore, clock: Callable[[], float], sleep: Callable[[float], object]
+        self, folder: Path, store: LivingStore, clock: Callable[[], float], sleep: Callable[[float], object]
     ) -> None:
         self.folder = folder
         self.store = store
@@ -196,7 +198,7 @@ class _Stage:
 
     def nobody_writes(self) -> bool:
         try:
-            with JobStore(self.path, busy_seconds=0.2) as store:
+            with LivingStore(self.path, busy_seconds=0.2) as store:
                 store.sweep(now=self.clock, limit=1)
         except StoreError:
             return False
@@ -259,7 +261,7 @@ def _freeze_one(stage: _Stage) -> subprocess.Popen[bytes]:
     return watching
 
 
-def _is_ready(store: JobStore, job_id: int, attempt: int) -> bool:
+def _is_ready(store: LivingStore, job_id: int, attempt: int) -> bool:
     status = store.get(_OWNER, job_id)
     return (
         (status["state"], status["attempt"]) == ("running", attempt)

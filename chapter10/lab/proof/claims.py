@@ -3,8 +3,8 @@
 `claims.toml` holds one sentence of our own for each claim and no place in the code. The places are found
 here, in the source texts, so that they cannot go out of date:
 
-    promised   a docstring of the package names the claim, alone or in a range such as `C10-229 to C10-238`
-    proved     the docstring of a test names it in its last lines, `Claims: C10-229, C10-232.`
+    promised   a docstring of the package names the claim, alone or in a range with `to`
+    proved     the docstring of a test names it in its last lines, after `Claims:`
     broken     a guard of the job store that can be taken out (`lab.histories.guards`), a written mutant, or a
                known-wrong answer of an exercise names it
 
@@ -24,7 +24,7 @@ from typing import Any, Final
 
 from chapter10.lab.console.strings import Text
 from chapter10.lab.exercises.book import EXERCISES
-from chapter10.lab.histories.guards import GUARDS, line_of
+from chapter10.lab.histories.guards import GUARDS, mark_of
 
 __all__ = [
     "KINDS",
@@ -48,8 +48,6 @@ KINDS: Final = ("fact", "rule", "guarantee", "limit", "exercise")
 _PACKAGE: Final = Path(__file__).resolve().parents[2]
 _CLAIMS: Final = _PACKAGE / "lab" / "proof" / "claims.toml"
 _MUTANTS: Final = _PACKAGE / "lab" / "proof" / "mutants.toml"
-_SHOW_IDS: Final = frozenset({"claims.py", "claim_map.py"})
-"""Modules of the lab whose docstrings show how ids are written."""
 
 _ID: Final = re.compile(r"(C10|C8|T6|I4)-(\d{3})(?:\s+to\s+\1-(\d{3}))?")
 
@@ -116,7 +114,7 @@ class Place:
 class Breaker:
     """Something that shows the claim broken: a `guard`, a `mutant` or a known-`wrong` answer, by `name`.
 
-    `command` shows it. `path` and `line` say where its text stands, `text` is that line.
+    `command` shows it. `path` and `line` say where it stands, `text` is the code there.
     """
 
     kind: str
@@ -148,7 +146,7 @@ class Map:
 
 
 def ids_in(text: str) -> list[str]:
-    """Return the claim ids of a text in order, each once; `C10-229 to C10-231` are three."""
+    """Return the claim ids of a text in order, each once, and those between the two of a range."""
     found: dict[str, None] = {}
     for match in _ID.finditer(text):
         first = int(match.group(2))
@@ -210,13 +208,12 @@ def read_map(package: Path = _PACKAGE, *, parse: Callable[[Path], ast.Module] = 
     """Read the claims and every source file of the package; return where each claim stands.
 
     A copy without its tests gives a map in which nothing is proved. `parse`: for whoever has the trees already.
+    Raises `MarkError` (a `ValueError`) for a guard without its mark.
     """
     promised: dict[str, list[Place]] = {}
     proved: dict[str, list[Place]] = {}
     for path in sorted(package.rglob("*.py"), key=_rooms_first):
         relative = path.relative_to(package)
-        if path.parent.name == "proof" and path.name in _SHOW_IDS:
-            continue
         tests = relative.parts[0] == "tests"
         for place, docstring in docstrings(path, relative.as_posix(), parse=parse):
             if not tests:
@@ -243,16 +240,13 @@ def docstrings(
     path: Path, relative: str, *, parse: Callable[[Path], ast.Module] = parse_file
 ) -> Iterator[tuple[Place, str]]:
     """Yield each docstring of a file with its place; a name inside a class has the class before it."""
-    waiting: list[tuple[ast.AST, str]] = [(parse(path), "")]
-    while waiting:
-        node, name = waiting.pop(0)
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            docstring = ast.get_docstring(node)
-            if docstring:
-                yield Place(relative, name, getattr(node, "lineno", 1)), docstring
+    waiting: list[tuple[Any, str]] = [(parse(path), "")]
+    for node, name in waiting:  # it grows on the way
+        if docstring := ast.get_docstring(node):
+            yield Place(relative, name, getattr(node, "lineno", 1)), docstring
         for child in ast.iter_child_nodes(node):
             if isinstance(child, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-                waiting.append((child, f"{name}.{child.name}" if name else child.name))
+                waiting.append((child, f"{name}.{child.name}".removeprefix(".")))
 
 
 def proof_of(docstring: str) -> str:
@@ -263,12 +257,10 @@ def proof_of(docstring: str) -> str:
 
 def _breakers() -> Iterator[tuple[Sequence[str], Breaker]]:
     """Yield what shows claims broken, with those claims."""
-    lines = (_PACKAGE / "jobs.py").read_text(encoding="utf-8").splitlines()
     for guard in GUARDS:
-        line = line_of(guard)
         command = f"python -m chapter10 explore --without {guard.name}"
-        yield guard.claims, Breaker("guard", guard.name, command, "jobs.py", line, lines[line - 1].strip())
-    for entry in tomllib.loads(_MUTANTS.read_text(encoding="utf-8")).get("mutant", []) if _MUTANTS.exists() else []:
+        yield guard.claims, Breaker("guard", guard.name, command, *mark_of(guard))
+    for entry in tomllib.loads(_MUTANTS.read_text(encoding="utf-8"))["mutant"]:
         path = entry["module"].replace(".", "/") + ".py"
         text = (_PACKAGE / path).read_text(encoding="utf-8")
         line = text.count("\n", 0, max(0, text.find(entry["old"]))) + 1

@@ -32,8 +32,17 @@ from chapter10.companions.effects.idempotency import (
     make_intent,
     ttl_for,
 )
-from chapter10.companions.effects.outbox import Consumer, Outbox, OutboxWriter, Relay, derive_event_id, growing_delay
-from chapter10.companions.effects.outbox import Verdict as MessageVerdict
+from chapter10.companions.effects.outbox import (
+    Consumer,
+    Delivery,
+    Outbox,
+    OutboxWriter,
+    Relay,
+    derive_event_id,
+    growing_delay,
+)
+from chapter10.companions.finding.indexed_catalog import IndexedCatalog
+from chapter10.companions.finding.ranking import Ranking
 from chapter10.companions.finding.tool_list import parse_tool_list, read_tool_list
 from chapter10.companions.interruption.budget import Budget, run_within, tool_with_budget
 from chapter10.companions.interruption.cancel_store import CancelStore
@@ -61,8 +70,10 @@ from chapter10.companions.tools.result_store import ResultStore, visible_content
 from chapter10.companions.tools.result_text import is_empty, result_text
 from chapter10.companions.tools.tool_calls import CancelScope, ToolCall, check_call, parse_arguments
 from chapter10.companions.tools.tool_spec import is_seconds
+from chapter10.companions.work.living_store import LivingStore
+from chapter10.companions.work.stream_reads import stream_reads
 from chapter10.companions.work.worker import Backoff, Handler, Worker
-from chapter10.concurrency import bounded_reads, stream_reads
+from chapter10.concurrency import bounded_reads
 from chapter10.database import Database
 from chapter10.jobs import JobStore, Operation
 
@@ -141,8 +152,8 @@ _TOOL: Final[dict[str, Any]] = {
 
 
 @contextmanager
-def _catalog(_: Path) -> Iterator[Bench]:
-    catalog = Catalog(fixture_tools()[:20])
+def _catalog(_: Path, kind: type[Catalog] = Catalog) -> Iterator[Bench]:
+    catalog = kind(fixture_tools()[:20])
     (hit, *_others) = catalog.search("订单 查询", {"orders:read"})
     loaded = catalog.load([hit], {"orders:read"})[0]
 
@@ -157,7 +168,7 @@ def _catalog(_: Path) -> Iterator[Bench]:
 
     verbs = [
         _verb(Tool, **_TOOL),
-        _verb(Catalog, tools=fixture_tools()[:2]),
+        _verb(kind, tools=fixture_tools()[:2]),
         _verb(catalog.discoverable, grants={"orders:read"}),
         _verb(catalog.search, query="订单 查询", grants={"orders:read"}, limit=3),
         _verb(catalog.load, hits=[hit], grants={"orders:read"}, budget_bytes=4096),
@@ -189,8 +200,8 @@ def _check_nothing(_: dict[str, Any]) -> None:
 
 
 @contextmanager
-def _jobs(_: Path) -> Iterator[Bench]:
-    with JobStore(":memory:", [Operation("notes.add", "1", _check_nothing)]) as store:
+def _jobs(_: Path, make: Any = JobStore) -> Iterator[Bench]:
+    with make(":memory:", [Operation("notes.add", "1", _check_nothing)]) as store:
         first = store.submit("alice", "first", {"month": "2026-08"}, now=0)
         held = store.submit("alice", "held", {"month": "2026-08"}, now=0, deadline=1000)
         done = store.submit("alice", "done", {"month": "2026-08"}, now=0)
@@ -198,34 +209,41 @@ def _jobs(_: Path) -> Iterator[Bench]:
         store.finish(done, store.claim(done, now=1) or 0, {"total_cents": 6000}, now=2)
         expected = store.result("alice", done)
         registered: dict[str, Any] = {"tool": "notes.more", "version": "1", "check": _check_nothing}
-        many: dict[str, Any] = {"now": 3, "deadline": 90, "max_attempts": 3, "capacity": 20, "owner_capacity": 10}
+        many: dict[str, Any] = {"now": 3, "deadline": 90, "max_attempts": 3, "capacity": 20}
+        living: list[Verb] = []
+        if make is LivingStore:
+            many["owner_capacity"] = 10
+            living = [
+                _verb(store.submit_many, owner="bob", submissions=[("k1", {"a": 1}), ("k2", {})], tool="notes.add",
+                      **many),
+                _verb(store.list_jobs, owner="alice", before=None, limit=50),
+                _verb(partial(store.wait, clock=_clock, sleep=_raise_stop), "wait", raises=(_StopWaiting,),
+                      owner="alice", job_id=done, timeout=1.0, poll=0.5),
+                _verb(store.claim_next, now=3, lease=10),
+                _verb(store.renew, job_id=held, attempt=attempt, now=3, lease=10),
+                _verb(store.sweep, now=3, limit=100),
+                _verb(store.prune, now=3, results_before=-5.0, keys_before=-6.0, limit=100),
+                _verb(store.stats, now=3),
+            ]  # fmt: skip
         verbs = [
-            _verb(JobStore, path=":memory:", operations=(), busy_seconds=1.0),
+            *living,
+            _verb(make, path=":memory:", operations=(), busy_seconds=1.0),
             _verb(lambda **fields: store.register(Operation(**fields)), "register", **registered),
             _verb(store.register, "register", operation=Operation(**registered)),
             _verb(
                 store.submit, owner="alice", action_key="new", args={"month": "2026-08"}, tool="reports.export", **many
             ),
             _verb(store.submit, owner="bob", action_key="k", args={"a": [1, {"b": "x"}]}, tool="notes.add", **many),
-            _verb(store.submit_many, owner="bob", submissions=[("k1", {"a": 1}), ("k2", {})], tool="notes.add", **many),
             _verb(store.get, owner="alice", job_id=first),
             _verb(store.cancel, owner="alice", job_id=first, now=3),
             _verb(store.events, owner="alice", job_id=held, after=0, limit=100),
             _verb(store.result, owner="alice", job_id=done),
-            _verb(store.list_jobs, owner="alice", before=None, limit=50),
-            _verb(partial(store.wait, clock=_clock, sleep=_raise_stop), "wait", raises=(_StopWaiting,),
-                  owner="alice", job_id=done, timeout=1.0, poll=0.5),
             _verb(store.intent, job_id=first),
             _verb(store.claim, job_id=first, now=3, lease=10),
-            _verb(store.claim_next, now=3, lease=10),
-            _verb(store.renew, job_id=held, attempt=attempt, now=3, lease=10),
             _verb(store.progress, job_id=held, attempt=attempt, done=1, total=2, now=3),
             _verb(store.finish, job_id=held, attempt=attempt, result={"total": [1, "x"]}, now=3),
             _verb(store.fail, job_id=held, attempt=attempt, code="temporary", now=3, retry_after=1.0),
             _verb(store.receipt_count, job_id=done),
-            _verb(store.sweep, now=3, limit=100),
-            _verb(store.prune, now=3, results_before=-5.0, keys_before=-6.0, limit=100),
-            _verb(store.stats, now=3),
         ]  # fmt: skip
         tables = {"jobs": "id", "receipts": "job_id", "events": "seq"}
 
@@ -234,11 +252,17 @@ def _jobs(_: Path) -> Iterator[Bench]:
 
         def usable() -> bool:
             try:
-                return store.result("alice", done) == expected
+                return bool(store.result("alice", done) == expected)
             except Exception as error:  # removed by a prune that was asked for in earnest
                 return getattr(error, "code", "") in ("result_expired", "not_found")
 
         yield Bench(verbs, content, usable)
+
+
+@contextmanager
+def _living(folder: Path) -> Iterator[Bench]:
+    with _jobs(folder, LivingStore) as bench:
+        yield bench
 
 
 class _StopWaiting(Exception):
@@ -342,7 +366,17 @@ def _registry(_: Path) -> Iterator[Bench]:
         _verb(registry.remove, name="orders.third"),
         _verb(registry.get, name="orders.read"),
         _verb(registry.is_concurrency_safe, name="orders.read", arguments={"order": "a"}),
-        _waits(registry.invoke, **invoked, remaining=None, key=None, cut_off=False, explain=True, progress=None),
+        _waits(
+            registry.invoke,
+            **invoked,
+            remaining=None,
+            key=None,
+            cut_off=False,
+            explain=True,
+            progress=None,
+            on_start=None,
+            keep=None,
+        ),
         _verb(is_seconds, value=1.0),
         _verb(result_text, value={"a": [1, "x"]}, raises=(ValueError, TypeError)),
         _verb(is_empty, value=[]),
@@ -360,6 +394,23 @@ def _tool_list(folder: Path) -> Iterator[Bench]:
         _verb(read_tool_list, path=path, permission="tools:use", repeated="first", raises=(ValueError,)),
     ]
     yield Bench(verbs, lambda: path.read_bytes(), lambda: len(parse_tool_list(document).tools) == 1)
+
+
+@contextmanager
+def _ranking(folder: Path) -> Iterator[Bench]:
+    catalog = Catalog(fixture_tools()[:4])
+    ranking = Ranking(catalog)
+
+    def made(catalog: Any, synonyms: Any, least: Any) -> object:
+        return Ranking(catalog, synonyms=synonyms, least=least)
+
+    asked: dict[str, Any] = {"query": "订单的状态", "grants": {"orders:read"}}
+    verbs = [
+        _verb(made, "Ranking", catalog=catalog, synonyms={"看": ("查询",)}, least=1),
+        _verb(ranking.search, **asked, limit=3),
+        _verb(ranking.explain, **asked, name="orders.get"),
+    ]
+    yield Bench(verbs, lambda: sorted(catalog.tools), lambda: len(ranking.search(**asked)) == 2)
 
 
 @contextmanager
@@ -605,6 +656,8 @@ def _idempotency(_: Path) -> Iterator[Bench]:
             _verb(partial(store.fail, claim), "fail", code="card_declined", detail={"a": 1}),
             _verb(lambda kind, value, fence: store.settle(lost, Verdict(kind, value), fence=fence),
                   "settle", kind="done", value={"a": 1}, fence=doubtful.fence),
+            _verb(lambda key, fence: store.settle_by_name("pay", "-", key, Verdict("unknown"), fence=fence),
+                  "settle_by_name", key="k", fence=1),
             _verb(store.unsettled, limit=10),
             _verb(store.sweep, limit=10),
             _verb(make_intent, namespace="pay", arguments={"order": "1", "n": [1]}, owner="-", fields=["order"],
@@ -633,7 +686,7 @@ def _outbox(folder: Path) -> Iterator[Bench]:
         record(topic="events", payload={"n": 0}, event_id="dead")
         batch = outbox.claim()
         assert batch is not None
-        outbox.mark(batch, [MessageVerdict(batch.messages[0], "refused_for_good")])
+        outbox.mark(batch, [Delivery(batch.messages[0], "refused_for_good")])
         record(topic="events", payload={"n": 0}, event_id="first")
         record(topic="events", payload={"n": 0}, event_id="second")
         writer = OutboxWriter(outbox.database, outbox)
@@ -712,12 +765,15 @@ def _worker(folder: Path) -> Iterator[Bench]:
 SUBJECTS: Final[dict[str, Subject]] = {
     "canonical": _canonical,
     "catalog": _catalog,
+    "indexed_catalog": partial(_catalog, kind=IndexedCatalog),
     "concurrency": _concurrency,
     "jobs": _jobs,
+    "living": _living,
     "database": _database,
     "schema": _schema,
     "registry": _registry,
     "tool_list": _tool_list,
+    "ranking": _ranking,
     "executor": _executor,
     "results": _results,
     "budget": _budget,
@@ -735,12 +791,15 @@ SUBJECTS: Final[dict[str, Subject]] = {
 FUZZED: Final[dict[str, tuple[str, ...]]] = {
     "canonical": ("canonical", "byte_size", "digest"),
     "catalog": ("Tool", "Catalog", "ToolMap"),
+    "indexed_catalog": ("IndexedCatalog",),
     "concurrency": ("bounded_reads", "stream_reads"),
     "jobs": ("JobStore", "Operation"),
+    "living": ("LivingStore",),
     "database": ("Database",),
     "schema": ("compile_schema", "Validator", "strict_json", "copy_json", "Pattern"),
     "registry": ("ToolRegistry", "ToolSpec", "is_seconds", "result_text", "is_empty"),
     "tool_list": ("parse_tool_list", "read_tool_list"),
+    "ranking": ("Ranking",),
     "executor": ("StreamingToolExecutor", "check_call", "parse_arguments", "CancelScope", "ToolCall"),
     "results": ("ResultStore", "ResultBudget", "ReplacementState", "threshold", "visible_content"),
     "budget": ("Budget", "run_within", "tool_with_budget"),
@@ -783,20 +842,24 @@ NOT_FUZZED: Final[dict[str, tuple[str, ...]]] = {
         "StreamingToolExecutor.statistics", "StreamingToolExecutor.updates", "IntentRecords.close", "Outbox.close",
         "Outbox.alarms", "Consumer.close", "Relay.run_pass", "ReplacementState.to_text", "SalesFile.close",
         "SalesFile.rows", "SalesFile.snapshot", "TokenBucket.put_back", "TokenBucket.succeeded", "TokenBucket.take",
-        "ToolRegistry.catalog", "Worker.close", "Worker.run_once", "Worker.stop", "abandoned",
+        "ToolMap.values", "ToolRegistry.catalog", "Worker.close", "Worker.run_once", "Worker.stop", "abandoned",
     ),
     "it gets what another part of the package has checked or made": (
-        "text_digest", "Tool.card", "Database.row", "Database.rows", "Transaction", "Pattern.found_in",
-        "CircuitBreaker.call", "judge", "Postings", "ToolIndex", "checked_async", "in_thread", "own", "until",
-        "leaves", "run",
+        "text_digest", "Tool.card", "IndexedToolMap", "Database.row", "Database.rows", "Transaction",
+        "Pattern.found_in",
+        "CircuitBreaker.call", "judge", "blame", "in_doubt", "may_be_done", "upkeep", "Postings", "ToolIndex",
+        "checked_async", "in_thread", "own", "until", "leaves", "run",
         "ToolRegistry.check", "is_async", "Places", "Stop", "HandlerSignature", "can_execute", "Attempt", "Held",
         "connect_then_read", "answer_within", "may_retry", "classify", "AdaptiveCaller", "pointer", "words_of",
+        "terms", "stem", "is_pair", "first_sentence", "rarity", "places",
         "failure_of", "cancelled_answer", "invalid_arguments", "ToolPipeline", "ToolList", "content_size",
-        "content_text", "preview", "preview_size", "is_name", "check_name", "whole_number", "canonical_text",
+        "content_text", "preview", "preview_size", "fits", "json_value", "provider_name", "server_answer", "tools_for",
+        "ResultBudget.same_limits", "is_name", "check_name", "whole_number", "canonical_text",
         "whole_characters", "encoded", "cut_text", "redact_secrets", "partition", "merge_messages", "group_results",
         "select_fresh_to_replace", "ReplacementState.decide", "status_text", "WorkerLog", "log_path", "Heartbeat",
-        "read_table", "export_key", "Exporter", "problems_of", "prefix_digests", "Turnstile", "Turn",
-        "ThreadProgress", "answer_of", "Summary", "CancelReceipt", "remarks", "export_sales",
+        "read_table", "export_key", "Exporter", "problems_of", "prefix_digests", "Turnstile", "Turn", "FairDatabase",
+        "FairTransaction", "is_busy",
+        "ThreadProgress", "answer_of", "Summary", "CancelReceipt",
         "IntentRecords.claim_in", "IntentRecords.complete", "IntentRecords.complete_in", "IntentRecords.doubt",
         "IntentRecords.doubt_in", "IntentRecords.fail_in", "IntentRecords.look", "IntentRecords.release",
         "IntentRecords.release_in", "IdempotencyStore.run_in", "Outbox.has_time", "Outbox.mark",
@@ -805,11 +868,12 @@ NOT_FUZZED: Final[dict[str, tuple[str, ...]]] = {
     ),
     "it is the check itself": (
         "Arguments", "is_unicode", "milliseconds", "need_transaction",
+        "are_names", "are_words", "is_label", "is_string", "is_text", "is_whole",
     ),
     "it wires parts together that are fuzzed by themselves": ("Gateway", "invoke_tool", "saga_demonstration"),
     "it starts or stops processes": ("ChildProcess", "ChildContext", "serve", "stop_process", "sigterm_is_a_request"),
     "it only carries what was found, and is made by its module": (
-        "Ending", "Outcome", "Invocation", "Statistics", "Update", "ExecutorStatistics", "ToolState", "Request",
+        "Ending", "Job", "Outcome", "Invocation", "Statistics", "Update", "ExecutorStatistics", "ToolState", "Request",
         "Claim", "Record", "Intent", "Message", "Batch", "PassReport", "Stopped", "Candidate", "SeenResult",
         "Partition", "ShapedResult", "GroupReport", "BudgetReport", "StoredResult", "Status", "Sale", "Violation",
         "CallFailure", "ToolResult", "Progress", "LeftOut", "CallContext", "ApprovalRequest", "Note",

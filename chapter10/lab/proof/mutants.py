@@ -15,7 +15,7 @@ The reasons stand in the folder `equivalents`; a survivor of `--automatic` witho
     python -m chapter10 mutants --automatic --operator guard
                                                           every guard of every module taken out, one at a time
     python -m chapter10 mutants --write               reports/mutants.md anew, from the faults of the list;
-                                                          with --module or --only just these rows
+                                                          with --module just these rows
 
 It needs the tree with its tests, and minutes: two copies are worked on at a time. Without a fault the tests
 must pass first. A test that hangs is ended after a while and counts as having noticed. Ctrl-C keeps what was
@@ -38,7 +38,8 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -47,7 +48,7 @@ from typing import Final, Literal
 
 from chapter10.experiments import reports_folder
 from chapter10.lab.console.textio import EXIT_FINE, EXIT_INTERRUPTED, EXIT_USAGE, EXIT_WRONG, main_guard
-from chapter10.lab.evidence.evidence import replace_together
+from chapter10.lab.evidence.files import replace_together
 from chapter10.lab.proof.mutations import OPERATORS, Mutant, MutantList, automatic, read_list, written
 
 __all__ = [
@@ -55,13 +56,14 @@ __all__ = [
     "PAGE",
     "TEST_SECONDS",
     "Ending",
+    "Row",
     "Tree",
     "Verdict",
     "main",
     "mutants_page",
+    "rows_before",
+    "rows_of",
     "run",
-    "said_before",
-    "said_of",
 ]
 
 _TOP: Final = Path(__file__).resolve().parents[3]
@@ -229,36 +231,58 @@ def run(
     return {mutant.name: verdicts[mutant.name] for mutant in mutants if mutant.name in verdicts}
 
 
-def mutants_page(mutants: Sequence[Mutant], said: dict[str, str]) -> str:
-    """Return the Markdown page of the list: one row a fault, with what is said of it (see `said_of`)."""
-    survived = sum(said[mutant.name].startswith("nobody") for mutant in mutants)
-    lines = [
-        "# 哪个测试会发现 / Which test notices",
-        "",
-        "程序故意写错一处，看哪个测试先失败。没有测试发现的，要么缺一个测试，要么这处没有区别，并写明理由。",
-        "",
-        "The code is made wrong in one place, and this is the test module that failed first. What no test",
-        "notices is a missing test, or makes no difference and has a reason. Anew, in some minutes:",
-        "`python -m chapter10 mutants --write`.",
-        "",
-        f"{len(mutants)} faults, {len(mutants) - survived} noticed, {survived} with a reason.",
-        "",
-        "| module | fault | noticed by |",
-        "|---|---|---|",
-    ]
-    lines += [f"| {mutant.module} | {mutant.name} | {said[mutant.name]} |" for mutant in mutants]
-    return "\n".join(lines) + "\n"
+_HEAD: Final = """\
+# 哪个测试会发现 / Which test notices
+
+程序故意写错一处，看哪个测试先失败。没有测试发现的，要么缺一个测试，要么这处没有区别，并写明理由。
+
+The code is made wrong in one place, and this is the test module that failed first. What no test
+notices is a missing test, or makes no difference and has a reason.
+
+```text
+python -m chapter10 mutants --list                   every fault by name
+python -m chapter10 mutants --write                  this page anew, in some minutes
+python -m chapter10 mutants --write --module jobs    one row of it
+```
+
+{faults} faults, {noticed} noticed, {rest} with a reason.
+
+| module | faults | noticed | by | nobody, since it makes no difference |
+|---|---:|---:|---|---|
+{rows}
+"""
+
+Row = tuple[int, int, str, str]
+"""Of one module: faults, how many were noticed, by which tests how often, and the survivors with their reasons."""
 
 
-def said_of(mutant: Mutant, verdict: Verdict) -> str:
-    """Return what the page says of a fault: the test module, that the tests hung, or why nobody can notice."""
-    return {"hung": "(the tests hung)", "survived": f"nobody: {mutant.reason}"}.get(verdict.ending, verdict.by)
+def mutants_page(rows: Mapping[str, Row]) -> str:
+    """Return the Markdown page: one row a module (see `rows_of`), and the sum."""
+    faults, noticed = sum(row[0] for row in rows.values()), sum(row[1] for row in rows.values())
+    lines = (f"| {module} | {' | '.join(map(str, row))} |" for module, row in rows.items())
+    return _HEAD.format(faults=faults, noticed=noticed, rest=faults - noticed, rows="\n".join(lines))
 
 
-def said_before(page: str) -> dict[str, str]:
-    """Return what a page says of each fault by its name."""
-    rows = [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith("| ")]
-    return {row[1]: row[2] for row in rows[1:]}
+def rows_of(mutants: Sequence[Mutant], verdicts: Mapping[str, Verdict]) -> dict[str, Row]:
+    """Return the row of each module of which there are faults."""
+    rows: dict[str, Row] = {}
+    for module in dict.fromkeys(mutant.module for mutant in mutants):
+        faults = [mutant for mutant in mutants if mutant.module == module]
+        nobody = [fault for fault in faults if verdicts[fault.name].ending == "survived"]
+        by = Counter(verdicts[fault.name].by or "(the tests hung)" for fault in faults if fault not in nobody)
+        rows[module] = (
+            len(faults),
+            by.total(),
+            ", ".join(f"{name} {count}" for name, count in sorted(by.items())),
+            "; ".join(f"{fault.name}: {fault.reason}" for fault in nobody),
+        )
+    return rows
+
+
+def rows_before(page: str) -> dict[str, Row]:
+    """Return the rows of a page."""
+    cells = (line[2:-2].split(" | ") for line in page.splitlines() if line.startswith("| "))
+    return {row[0]: (int(row[1]), int(row[2]), row[3], row[4]) for row in cells if row[1].isdecimal()}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -280,8 +304,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for mutant in mutants:
             print(f"{mutant.module}:{mutant.line}: {mutant.name}")
         return EXIT_FINE
-    if options.write and options.automatic:
-        parser.error("--write is for the faults of the list")
+    if options.write and (options.automatic or options.only):
+        parser.error("--write is for the faults of the list, of all modules or of some")
     with _trees(min(options.parallel, len(mutants))) as trees:
         if any(tree.text(module) != texts[module] for tree in trees for module in texts):
             print("the code has changed while it was copied: start again", file=sys.stderr)
@@ -367,16 +391,16 @@ def _report(mutants: Sequence[Mutant], verdicts: dict[str, Verdict], *, write: b
 
 
 def _write(mutants: Sequence[Mutant], verdicts: dict[str, Verdict]) -> int:
-    """Write the page of the whole list; rows that this run did not make stay as they were."""
+    """Write the page of the whole list; rows of modules that this run did not look at stay as they were."""
     path = reports_folder() / PAGE
-    said = said_before(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    said |= {mutant.name: said_of(mutant, verdicts[mutant.name]) for mutant in mutants}
-    all_mutants = [written(entry, _text_of(entry["module"])) for entry in read_list().entries]
-    missing = [mutant.name for mutant in all_mutants if mutant.name not in said]
-    if missing:
-        print(f"not written, since nothing is known of: {', '.join(missing)}")
+    rows = rows_before(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    rows |= rows_of(mutants, verdicts)
+    listed = Counter(entry["module"] for entry in read_list().entries)
+    unknown = [module for module, count in listed.items() if module not in rows or rows[module][0] != count]
+    if unknown:
+        print(f"not written, since this and the page before do not know all faults of: {', '.join(unknown)}")
         return EXIT_WRONG
-    replace_together(reports_folder(), {PAGE: mutants_page(all_mutants, said)})
+    replace_together(reports_folder(), {PAGE: mutants_page({module: rows[module] for module in listed})})
     return EXIT_FINE
 
 

@@ -3,14 +3,14 @@
     python -m chapter10 companions                   every group, as one JSON object
     python -m chapter10 companions --group registry  one of them
     python -m chapter10 companions --group registry --predict
-                                                                 guess first, then run, then compare
-    python -m chapter10 companions --write           write the two reports anew
+                                                     guess first, then run, then compare
+    python -m chapter10 companions --write           write the reports anew
     python -m chapter10 companions --check           compare the reports with a new run
 
 The chapter has five experiments of its own, in `chapter10.experiments`, and its three reports stay as
-they are: what is shown here is what surrounds the chapter. A group is a module of `lab.tool_scenes` or `lab.effect_scenes`
-and one line in `GROUPS`. Each needs none of the others, goes by logical or virtual time, and gives the
-same bytes on every machine; files and databases lie in temporary folders whose paths appear nowhere.
+they are: what is shown here is what surrounds the chapter. A group is a module of `lab.tool_scenes` or
+`lab.effect_scenes` and one line in `GROUPS`. Each needs none of the others, goes by logical or virtual time, and
+gives the same bytes on every machine; files and databases lie in temporary folders whose paths appear nowhere.
 
 Exit codes: 0 fine, 1 a report differs, 2 usage, 3 the machine lacks something.
 Source: the three companion documents (claims C8-001 to C8-085, T6-001 to T6-044, I4-001 to I4-103), and the
@@ -27,22 +27,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from chapter10.canonical import canonical
-from chapter10.experiments import reports_folder
+from chapter10.experiments import UNMEASURED, reports_folder
 from chapter10.lab.console.textio import EXIT_FINE, json_text, main_guard, print_json
 from chapter10.lab.effect_scenes import breaker, budget, clocks, idempotency, interruption, mail, outbox, retry
-from chapter10.lab.evidence.evidence import (
-    Group,
-    Scene,
-    differences,
-    envelope,
-    figures_table,
-    pictures,
-    replace_together,
-    say_differences,
-)
+from chapter10.lab.evidence.evidence import Group, Scene
+from chapter10.lab.evidence.files import differences, replace_together, say_differences
+from chapter10.lab.evidence.page import figures_table, pictures
 from chapter10.lab.guessing import predictions_effects, predictions_resilience, predictions_tools
 from chapter10.lab.guessing.predict import Area, Outcome, add_options, predict_group, refuse_what_does_not_combine
-from chapter10.lab.tool_scenes import orchestration, registry, results, schema, turn
+from chapter10.lab.tool_scenes import orchestration, ranking, registry, results, schema, turn
 
 __all__ = ["AREAS", "CONTRACT", "GROUPS", "REPORTS", "check_reports", "main", "run_companions", "write_reports"]
 
@@ -52,6 +45,7 @@ GROUPS: Final[Mapping[str, Group]] = {
     "orchestration": orchestration.GROUP,
     "results": results.GROUP,
     "turn": turn.GROUP,
+    "ranking": ranking.GROUP,
     "clocks": clocks.GROUP,
     "budget": budget.GROUP,
     "interruption": interruption.GROUP,
@@ -61,7 +55,7 @@ GROUPS: Final[Mapping[str, Group]] = {
     "outbox": outbox.GROUP,
     "mail": mail.GROUP,
 }
-"""Every group in the order in which a reader takes them. A new one is a module of `scenes` and a line here."""
+"""Every group in the order in which a reader takes them. A new one is a module of scenes and a line here."""
 
 AREAS: Final[Mapping[str, Area]] = {
     **predictions_tools.AREAS,
@@ -70,8 +64,10 @@ AREAS: Final[Mapping[str, Area]] = {
 }
 """What a reader is asked before each group, by its name."""
 
-REPORTS: Final = ("companion-evidence.json", "companion-evidence.md")
-"""The files that `write_reports` writes."""
+_INDEX: Final = "companion-evidence.md"
+
+REPORTS: Final = ("companion-evidence.json", _INDEX, *(f"companion-{name}.md" for name in GROUPS))
+"""The files that `write_reports` writes: all figures, the index of the pages, and one page for each group."""
 
 CONTRACT: Final = (
     "Fixed scripts, orders and fault times show what the companions decide; they measure no model, no network "
@@ -94,12 +90,16 @@ the same bytes on any machine. The chapter's own five experiments are on the pag
 changes the other.
 
 ```text
-python -m chapter10 companions --write     write this page and the JSON file
+python -m chapter10 companions --write     write this page, the pages of the groups and the JSON file
 python -m chapter10 companions --check     compare them with a new run
 ```
 
 所有数值见 / all figures: [companion-evidence.json](companion-evidence.json).
-代码见 / the code: [experiments.py](../chapter10/lab/reader/companion_experiments.py).
+代码见 / the code: [companion_experiments.py](../chapter10/lab/reader/companion_experiments.py).
+
+| 组 / group | |
+|---|---|
+{groups}
 """
 
 
@@ -112,7 +112,7 @@ def run_companions() -> dict[str, Any]:
 
 
 def write_reports(directory: str | os.PathLike[str]) -> list[Path]:
-    """Run everything and write the two reports in `directory`, both or none; return their paths.
+    """Run everything and write the reports in `directory`, all or none; return their paths.
 
     Raises `OSError` when the folder cannot be written; the old files are left then.
     """
@@ -128,13 +128,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run what the arguments say (those of the process if None) and return the exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m chapter10 companions",
-        usage="%(prog)s [--group GROUP] [OPTION ...]",  # thirteen names would bury the one line of a mistake
+        usage="%(prog)s [--group GROUP] [OPTION ...]",  # so many names would bury the one line of a mistake
         description="Run the experiments of the companions and print what they show, as JSON.",
         allow_abbrev=False,
     )
     one = parser.add_mutually_exclusive_group()
     one.add_argument("--group", choices=list(GROUPS), help="run one group; all of them without it")
-    one.add_argument("--write", action="store_true", help="write the two reports anew")
+    one.add_argument("--write", action="store_true", help="write the reports anew")
     one.add_argument("--check", action="store_true", help="compare the reports with a new run")
     add_options(parser)
     options = parser.parse_args(arguments)
@@ -144,7 +144,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(path)
         return EXIT_FINE
     if options.check:
-        return say_differences(check_reports(reports_folder()), REPORTS, "chapter10.lab.reader.companion_experiments")
+        return say_differences(check_reports(reports_folder()), REPORTS, "chapter10 companions")
     if options.predict:
         return _predict(parser, options)
     print_json(run_companions() if options.group is None else GROUPS[options.group].run(Scene()))
@@ -167,25 +167,28 @@ def _predict(parser: argparse.ArgumentParser, options: argparse.Namespace) -> in
 
 def _run() -> tuple[dict[str, Any], dict[str, Scene]]:
     scenes = {name: Scene() for name in GROUPS}
-    return envelope(CONTRACT, {name: group.run(scenes[name]) for name, group in GROUPS.items()}), scenes
+    figures = {name: group.run(scenes[name]) for name, group in GROUPS.items()}
+    return {"contract": CONTRACT, **UNMEASURED, "groups": figures}, scenes
 
 
 def _reports() -> dict[str, str]:
     evidence, scenes = _run()
-    return {"companion-evidence.json": json_text(evidence), "companion-evidence.md": _page(evidence, scenes)}
+    groups = "\n".join(f"| [{name}](companion-{name}.md) | {group.title} |" for name, group in GROUPS.items())
+    index = _HEAD.format(contract=evidence["contract"], groups=groups)
+    pages = (_page(name, figures, scenes[name]) for name, figures in evidence["groups"].items())
+    return dict(zip(REPORTS, (json_text(evidence), index, *pages), strict=True))
 
 
-def _page(evidence: Mapping[str, Any], scenes: Mapping[str, Scene]) -> str:
-    parts = [_HEAD.format(contract=evidence["contract"])]
-    for number, (name, figures) in enumerate(evidence["groups"].items(), 1):
-        group = GROUPS[name]
-        parts.append(f"## {number} {group.title}\n\n```text\npython -m chapter10 companions --group {name}\n```\n")
-        parts.append(group.text.format(**figures))
-        single = {key: value for key, value in figures.items() if key not in group.tables}
-        parts += [figures_table(single)] if single else []
-        parts += [f"`{key}`\n\n{_table(figures[key])}" for key in group.tables]
-        parts += pictures(scenes[name], group.target)
-    return "\n".join(parts)
+def _page(name: str, figures: Mapping[str, Any], scene: Scene) -> str:
+    """Return the page of one group: what it shows, its figures, its pictures."""
+    group = GROUPS[name]
+    parts = [f"# {group.title}\n\n[所有的组 / all groups]({_INDEX})\n"]
+    parts.append(f"```text\npython -m chapter10 companions --group {name}\n```\n")
+    parts.append(group.text.format(**figures))
+    single = {key: value for key, value in figures.items() if key not in group.tables}
+    parts += [figures_table(single)] if single else []
+    parts += [f"`{key}`\n\n{_table(figures[key])}" for key in group.tables]
+    return "\n".join(parts + pictures(scene, group.target))
 
 
 def _table(rows: Sequence[Mapping[str, Any]]) -> str:

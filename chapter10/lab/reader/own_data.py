@@ -14,7 +14,8 @@ from typing import Any, Final
 
 from chapter10.companions.finding.tool_list import ToolList
 from chapter10.companions.operating.sales import PROGRESS_STEPS, SalesError, summarize
-from chapter10.jobs import MAX_LIMIT, JobStore
+from chapter10.jobs import JobStore
+from chapter10.limits import MAX_LIMIT
 
 __all__ = ["MAX_NAMED", "export_sales", "remarks"]
 

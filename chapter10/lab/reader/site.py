@@ -24,7 +24,8 @@ from chapter10.canonical import canonical
 from chapter10.experiments import CONTRACT, GROUPS, reports_folder
 from chapter10.lab.console.strings import Text
 from chapter10.lab.console.textio import EXIT_FINE, Event, main_guard
-from chapter10.lab.evidence.evidence import Scene, differences, replace_together, say_differences
+from chapter10.lab.evidence.evidence import Scene
+from chapter10.lab.evidence.files import differences, replace_together, say_differences
 from chapter10.lab.guessing.predict import Area, Question
 from chapter10.lab.guessing.predictions import AREAS
 

@@ -1,0 +1,411 @@
+"""The chapter's job store for everyday use: batches, turns, renewed leases, upkeep and an end to old results.
+
+A `LivingStore` is a `JobStore` in every verb of the chapter, with the same answers and the same promises (J1 to J11).
+What it adds is what the chapter names and leaves open:
+
+    submit_many, owner_capacity   several intents in one commit; no owner fills the queue alone
+    claim_next                    the next due job, owners by turns
+    renew                         a long calculation keeps its lease
+    list_jobs, wait, stats        what an owner, a caller and an operator look at
+    sweep                         jobs that can no longer be run end without a worker that asks
+    prune                         results and keys have a stated life
+
+Its file is version 2 of the chapter's: a chapter's file is upgraded in place when it is opened here, and a `JobStore`
+refuses the newer file (D5). The rows are the chapter's; new are the time at which a job ended and four indexes, so that
+each query that a caller repeats costs what the live work costs, and not the history.
+
+Further codes of `JobError`: `owner_full`: no place for new work of this owner. `result_expired`: there was a result,
+and it was removed by rule. What J7 says holds after pruning too: a removed number never comes back. Processes that
+write to one file take turns (D6, see `turnstile`).
+Source: what the chapter leaves open in its section on production (claims C10-233, C10-288 to C10-295).
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Callable
+from typing import Any, ClassVar, Final
+
+from chapter10.companions.work.turnstile import FairDatabase
+from chapter10.database import Database
+from chapter10.jobs import (
+    APPLICATION_ID,
+    DEADLINE_SECONDS,
+    FINAL_STATES,
+    SCHEMA,
+    Job,
+    JobError,
+    JobStore,
+    LostLease,
+    Now,
+)
+from chapter10.limits import JOB_ARGUMENTS, MAX_LIMIT, MIN_SECONDS, is_seconds, is_whole
+
+__all__ = ["CLAIM_SCAN", "MIGRATIONS", "LivingStore"]
+
+CLAIM_SCAN: Final = 100
+"""The most dead jobs that one `claim_next` buries on its way to a live one."""
+
+_LIVE: Final = "state IN ('queued', 'running', 'cancel_requested')"
+_DUE: Final = "coalesce(lease_until, ready_at)"
+"""When a live job may be claimed: the end of its lease, or the end of its wait where it has none."""
+
+MIGRATIONS: Final = (
+    SCHEMA,
+    f"""
+    ALTER TABLE jobs ADD COLUMN ended_at NUMERIC;
+    UPDATE jobs SET ended_at = coalesce(
+        (SELECT at FROM events WHERE job_id = jobs.id ORDER BY seq DESC LIMIT 1), deadline)
+        WHERE state IN ('succeeded', 'failed', 'cancelled');
+    -- The same moment again beside the data, so that the results still kept are found without a walk
+    -- over all those that retention has emptied.
+    ALTER TABLE receipts ADD COLUMN ended_at NUMERIC;
+    UPDATE receipts SET ended_at = (SELECT ended_at FROM jobs WHERE id = job_id);
+    DROP INDEX jobs_live;
+    CREATE INDEX jobs_live ON jobs (owner, {_DUE}, id) WHERE {_LIVE};
+    CREATE INDEX jobs_by_owner ON jobs (owner, id);
+    CREATE INDEX jobs_ended ON jobs (ended_at, id) WHERE ended_at IS NOT NULL;
+    CREATE INDEX receipts_kept ON receipts (ended_at) WHERE data IS NOT NULL;
+    CREATE INDEX events_claims ON events (seq) WHERE kind = 'running';
+    """,
+)
+"""Version 1 is the chapter's store. Version 2 knows when a job ended, so that old ones can be removed,
+and finds the next due job, the last claim and an owner's latest jobs by an index."""
+
+_SELECT_KEY: Final = "SELECT id, intent FROM jobs WHERE owner = ? AND action_key = ?"
+_INSERT_JOB: Final = (
+    "INSERT INTO jobs (owner, action_key, intent, max_attempts, deadline, ready_at, state, attempt, done, total)"
+    " VALUES (?, ?, ?, ?, ?, ?, 'queued', 0, 0, 0)"
+)
+_COUNT_LIVE: Final = f"SELECT count(*) FROM jobs WHERE {_LIVE}"
+_SELECT_LIVE: Final = f"SELECT {', '.join(Job._fields)} FROM jobs WHERE {_LIVE}"
+_NEXT_DUE: Final = f"{_SELECT_LIVE} AND owner > ? AND {_DUE} <= ? ORDER BY owner, {_DUE}, id LIMIT 1"
+_LAST_CLAIM: Final = (
+    "SELECT owner FROM jobs WHERE id = (SELECT job_id FROM events WHERE kind = 'running' ORDER BY seq DESC LIMIT 1)"
+)
+_DEAD: Final = (
+    f"{_SELECT_LIVE} AND (deadline <= ? OR (lease_until <= ?"
+    " AND (state = 'cancel_requested' OR attempt >= max_attempts))) LIMIT ?"
+)
+_ENDED: Final = "SELECT id FROM jobs WHERE ended_at IS NOT NULL AND ended_at < ? ORDER BY ended_at, id LIMIT ?"
+_KEPT: Final = "SELECT job_id FROM receipts WHERE data IS NOT NULL AND ended_at < ? ORDER BY ended_at, job_id LIMIT ?"
+_STATS: Final = (
+    "SELECT owner, sum(state = 'queued'), sum(state = 'running'), sum(state = 'cancel_requested'),"
+    f" sum(lease_until <= ?), min({_DUE}) FROM jobs WHERE {_LIVE} GROUP BY owner ORDER BY owner"
+)
+
+
+class LivingStore(JobStore):
+    """A `JobStore` with batches, turns, renewal, upkeep and retention; see the module.
+
+    Opened, closed and shared as a `JobStore` is, and with its errors.
+    """
+
+    _arguments: ClassVar = {
+        **JOB_ARGUMENTS,
+        "owner_capacity": (lambda value: value is None or is_whole(value, 1), "a whole number from 1"),
+        "before": (lambda value: value is None or is_whole(value, 0), "a whole number from 0"),
+        "timeout": (is_seconds, "a number of seconds"),
+        "poll": (lambda value: is_seconds(value, MIN_SECONDS), "a number of seconds from a thousandth"),
+        "clock": (callable, "a clock"),
+        "sleep": (callable, "a sleep"),
+        "results_before": (is_seconds, "a number of seconds"),
+        "keys_before": (is_seconds, "a number of seconds"),
+    }
+
+    def _open(self, path: str | os.PathLike[str], busy_seconds: float) -> Database:
+        return FairDatabase(path, application_id=APPLICATION_ID, migrations=MIGRATIONS, busy_seconds=busy_seconds)
+
+    # The caller's side -----------------------------------------------------------------------
+
+    def submit(
+        self,
+        owner: str,
+        action_key: str,
+        args: dict[str, Any],
+        *,
+        now: Now,
+        deadline: float | None = None,
+        max_attempts: int = 3,
+        capacity: int = 20,
+        owner_capacity: int | None = None,
+        tool: str = "reports.export",
+    ) -> int:
+        """Store an intent and return its job id, as `JobStore.submit` does; it is a batch of one.
+
+        `owner_capacity`: the most jobs of this owner that are not final (None: no own limit). Raises as it does, and
+        `JobError`: `owner_full`. Source: claims C10-288, C10-290.
+        """
+        return self.submit_many(
+            owner,
+            [(action_key, args)],
+            now=now,
+            deadline=deadline,
+            max_attempts=max_attempts,
+            capacity=capacity,
+            owner_capacity=owner_capacity,
+            tool=tool,
+        )[0]
+
+    def submit_many(
+        self,
+        owner: str,
+        submissions: list[tuple[str, dict[str, Any]]],
+        *,
+        now: Now,
+        deadline: float | None = None,
+        max_attempts: int = 3,
+        capacity: int = 20,
+        owner_capacity: int | None = None,
+        tool: str = "reports.export",
+    ) -> list[int]:
+        """Store several intents of one owner in one commit, all or none; return their ids in order.
+
+        `submissions`: a list of pairs of key and arguments, `MAX_LIMIT` at most; the rest is as for `submit`, and one
+        refusal refuses all. One commit is one wait for the disk, which is most of what a submission costs.
+        """
+        self._check("invalid_submission", owner=owner, now=now, deadline=deadline, max_attempts=max_attempts)
+        self._check("invalid_submission", capacity=capacity, owner_capacity=owner_capacity)
+        prepared = self._prepared(submissions, tool)
+        with self._database.write() as db:
+            moment = self._read(now, "invalid_submission")
+            end = moment + DEADLINE_SECONDS if deadline is None else deadline
+            ids: dict[str, int] = {}
+            new: dict[str, str] = {}
+            for key, intent in prepared:
+                known = db.execute(_SELECT_KEY, (owner, key)).fetchone()
+                if known is not None:  # guard: known_key
+                    if known[1] != intent:  # guard: key_conflict
+                        raise JobError("key_conflict")
+                    ids[key] = known[0]
+                elif new.setdefault(key, intent) != intent:
+                    raise JobError("key_conflict")
+            if new:
+                if moment >= end:
+                    raise JobError("invalid_submission", "the deadline has passed already")
+                if db.execute(_COUNT_LIVE).fetchone()[0] + len(new) > capacity:  # guard: queue_full
+                    raise JobError("queue_full")
+                if owner_capacity is not None:
+                    if db.execute(f"{_COUNT_LIVE} AND owner = ?", (owner,)).fetchone()[0] + len(new) > owner_capacity:
+                        raise JobError("owner_full")
+            for key, intent in new.items():
+                job_id = db.execute(_INSERT_JOB, (owner, key, intent, max_attempts, end, moment)).lastrowid
+                assert job_id is not None
+                self._tell(db, job_id, 0, "queued", {}, moment)
+                ids[key] = job_id
+            return [ids[key] for key, _ in prepared]
+
+    def result(self, owner: str, job_id: int) -> dict[str, Any]:
+        """Return `{artifact_id, sha256, data}` as `JobStore.result` does; `result_expired` where it was removed."""
+        try:
+            return super().result(owner, job_id)
+        except JobError as error:
+            gone = "SELECT 1 FROM receipts WHERE job_id = ? AND data IS NULL"
+            if error.code == "not_ready" and self._database.row(gone, (job_id,)):
+                raise JobError("result_expired") from None
+            raise
+
+    def list_jobs(self, owner: str, *, before: int | None = None, limit: int = 50) -> list[dict[str, Any]]:
+        """Return an owner's jobs as `get` shows them, newest first, with `id < before`.
+
+        Raises `JobError` (`bad_input`).
+        """
+        self._check(owner=owner, before=before, limit=limit)
+        names = ("id", "state", "attempt", "done", "total", "error")
+        rows = self._database.rows(
+            f"SELECT {', '.join(names)} FROM jobs WHERE owner = ? AND id < ? ORDER BY id DESC LIMIT ?",
+            (owner, 2**63 - 1 if before is None else before, limit),
+        )
+        return [dict(zip(names, row, strict=True)) for row in rows]
+
+    def wait(
+        self,
+        owner: str,
+        job_id: int,
+        timeout: float,
+        *,
+        clock: Callable[[], float],
+        sleep: Callable[[float], object],
+        poll: float = 0.2,
+    ) -> dict[str, Any]:
+        """Look at a job until it is final or `timeout` seconds of `clock` are over; return what `get` says.
+
+        Only the looking has a limit: the job does not learn of it (C10-190, C10-193). `poll`: the longest sleep between
+        two looks, a thousandth of a second at least, so a final state is seen within that time. A clock that stands
+        still makes it wait for ever. Raises `JobError`: `not_found`, `bad_input`.
+        """
+        self._check(poll=poll, clock=clock, sleep=sleep, timeout=timeout)
+        end = self._read(clock) + timeout
+        while True:
+            status = self.get(owner, job_id)
+            remaining = end - self._read(clock)
+            if status["state"] in FINAL_STATES or remaining <= 0:
+                return status
+            sleep(min(poll, remaining))
+
+    # The worker's side -----------------------------------------------------------------------
+
+    def claim_next(self, *, now: Now, lease: float = 10) -> tuple[int, int] | None:
+        """Take the next due job of any owner and return `(job_id, attempt)`, or None if nothing is due.
+
+        Owners take turns in the order of their names, starting after the owner of the last claim; within an owner the
+        longest due comes first. So however many jobs an owner has waiting, another owner's first due job is taken after
+        at most one claim for each other owner that has due work. (A `claim` by id counts as its owner's turn, and
+        pruning the last claim gives the turn back to the one before.) Jobs found dead on the way are ended as in
+        `claim`, at most `CLAIM_SCAN` a call (if that many were dead, None comes back although more may be due: call
+        again). Raises `JobError` (`bad_input`).
+        """
+        self._check(now=now, lease=lease)
+        with self._database.write() as db:
+            moment = self._read(now)
+            last = db.execute(_LAST_CLAIM).fetchone()
+            turn = last[0] if last else ""
+            for _ in range(CLAIM_SCAN):
+                # The owners after the last one first, and when nothing is due there, from the start.
+                row = db.execute(_NEXT_DUE, (turn, moment)).fetchone() or db.execute(_NEXT_DUE, ("", moment)).fetchone()
+                if row is None:
+                    return None
+                job = Job._make(row)
+                if self._bury(db, job, moment) is None:
+                    end = min(moment + lease, job.deadline)
+                    attempt = job.attempt + 1
+                    self._move(
+                        db, job, "running", moment, attempt=attempt, lease_until=end, done=0, total=0, error=None
+                    )
+                    return job.id, attempt
+            return None
+
+    def renew(self, job_id: int, attempt: int, *, now: Now, lease: float = 10) -> str:
+        """Let the lease of a live attempt end `lease` seconds from now, and return the job's state.
+
+        `running`: go on. `cancel_requested`: clean up and stop; the lease was renewed for that. A final state: stop,
+        the job has ended (perhaps by this call, past its deadline). A lease never gets shorter by this and never
+        reaches past the deadline, so no worker lives for ever (C10-233). Repeat it when its answer was lost.
+
+        Raises `JobError`: `not_found`, `not_running`, `bad_input`; `LostLease`: `stale_attempt`, `lease_expired`.
+        """
+        self._check(job_id=job_id, attempt=attempt, now=now, lease=lease)
+        with self._database.write() as db:
+            moment, job = self._read(now), self._find(db, job_id)
+            if attempt != job.attempt:  # guard: stale_attempt
+                raise LostLease("stale_attempt")
+            if job.state in FINAL_STATES:  # guard: ended
+                return job.state
+            if job.state == "queued":  # guard: not_running
+                raise JobError("not_running")
+            if moment >= job.deadline:  # guard: deadline
+                self._bury(db, job, moment)
+                return "cancelled" if job.state == "cancel_requested" else "failed"
+            if moment >= job.lease_until:  # guard: lease_expired
+                raise LostLease("lease_expired")
+            end = min(moment + lease, job.deadline)  # guard: lease_within_deadline
+            if end > job.lease_until:
+                db.execute("UPDATE jobs SET lease_until = ? WHERE id = ?", (end, job_id))
+            return job.state
+
+    # Upkeep ----------------------------------------------------------------------------------
+
+    def sweep(self, *, now: Now, limit: int = 100) -> dict[str, int]:
+        """End the jobs that can no longer be run, without a worker having to ask for them.
+
+        Past the deadline: `deadline_exceeded`. Lease over after the last attempt: `attempts_exhausted`. Lease over
+        after a cancel request: `cancelled`. Returns how many of each, and `skipped`: rows that the database refused to
+        change. They do not hold up the others, up to `MAX_LIMIT` of them. At most `limit` jobs are ended a call, in one
+        transaction. Reads the live jobs only.
+
+        Raises `JobError` (`bad_input`). Source: claim C10-291 (what the chapter leaves open).
+        """
+        self._check(limit=limit, now=now)
+        counts = {"deadline_exceeded": 0, "attempts_exhausted": 0, "cancelled": 0, "skipped": 0}
+        with self._database.write() as db:
+            moment = self._read(now)
+            dead = db.execute(_DEAD, (moment, moment, limit + MAX_LIMIT)).fetchall()
+            for job in map(Job._make, dead):
+                if sum(counts.values()) - counts["skipped"] == limit:
+                    break
+                db.execute("SAVEPOINT one_job")
+                try:
+                    counts[self._bury(db, job, moment) or "skipped"] += 1
+                except sqlite3.IntegrityError:
+                    db.execute("ROLLBACK TO one_job")
+                    counts["skipped"] += 1
+                db.execute("RELEASE one_job")
+        return counts
+
+    def prune(self, *, now: Now, results_before: float, keys_before: float, limit: int = 100) -> dict[str, int]:
+        """Remove what retention no longer keeps, of final jobs only; return `{results, keys}` removed.
+
+        `results_before`: the data of jobs that ended before this time goes; `result` then says `result_expired`, and
+        the key still gives the old job. `keys_before`: jobs that ended before this time go with key, receipt and
+        events; their key is free and their numbers never come back. A job that was cancelled without a time ended at
+        its deadline. Results go first, so `keys_before <= results_before <= now`. At most `limit` jobs of either kind a
+        call, in one transaction; zero of both means that nothing is left to remove.
+
+        Keep keys for longer than any client may retry (C10-295). Raises `JobError` (`bad_input`).
+        """
+        self._check(limit=limit, results_before=results_before, keys_before=keys_before, now=now)
+        with self._database.write() as db:
+            moment = self._read(now)
+            if not keys_before <= results_before <= moment:
+                raise JobError("bad_input", "the times are not in the order keys_before, results_before, now")
+            gone = db.execute(_ENDED, (keys_before, limit)).fetchall()
+            for table, column in (("receipts", "job_id"), ("events", "job_id"), ("jobs", "id")):
+                db.executemany(f"DELETE FROM {table} WHERE {column} = ?", gone)
+            stale = db.execute(_KEPT, (results_before, limit)).fetchall()
+            db.executemany("UPDATE receipts SET data = NULL WHERE job_id = ?", stale)
+        return {"results": len(stale), "keys": len(gone)}
+
+    def stats(self, *, now: Now) -> dict[str, dict[str, Any]]:
+        """Return, for each owner with live work, `{queued, running, cancel_requested, expired, oldest_wait}`.
+
+        `expired`: leases that are over. `oldest_wait`: seconds that the longest due job has been claimable, None if
+        none is. Reads the live jobs only. Raises `JobError` (`bad_input`).
+        """
+        self._check(now=now)
+        moment = self._read(now)
+        return {
+            owner: {
+                "queued": queued,
+                "running": running,
+                "cancel_requested": asked,
+                "expired": expired or 0,
+                "oldest_wait": moment - due if due <= moment else None,
+            }
+            for owner, queued, running, asked, expired, due in self._database.rows(_STATS, (moment,))
+        }
+
+    # What the verbs share --------------------------------------------------------------------
+
+    def _prepared(self, submissions: list[tuple[str, dict[str, Any]]], tool: str) -> list[tuple[str, str]]:
+        """Return the pairs of key and canonical intent."""
+        if type(submissions) is not list or not 1 <= len(submissions) <= MAX_LIMIT:
+            raise JobError("invalid_submission", f"the submissions are not a list of 1 to {MAX_LIMIT}")
+        if not all(type(pair) is tuple and len(pair) == 2 for pair in submissions):
+            raise JobError("invalid_submission", "a submission is not a pair of key and arguments")
+        prepared = []
+        for key, args in submissions:
+            self._check("invalid_submission", action_key=key)
+            prepared.append((key, self._intent(tool, args)))
+        return prepared
+
+    def _bury(self, db: sqlite3.Connection, job: Job, now: float) -> str | None:
+        """End a job that nobody holds and that cannot be run again; say why, or None if it can be."""
+        if job.state == "cancel_requested":
+            return self._end(db, job, "cancelled", now)
+        if now >= job.deadline:
+            reason = "deadline_exceeded"
+        elif job.attempt >= job.max_attempts:
+            reason = "attempts_exhausted"
+        else:
+            return None
+        self._end(db, job, "failed", now, reason)
+        return reason
+
+    def _move(self, db: sqlite3.Connection, job: Job, state: str, now: float | None, **columns: Any) -> str:
+        """Give a job another state as the chapter's store does, and note when it ended."""
+        if state in FINAL_STATES:
+            columns["ended_at"] = job.deadline if now is None else now
+            if state == "succeeded":
+                db.execute("UPDATE receipts SET ended_at = ? WHERE job_id = ?", (now, job.id))
+        return super()._move(db, job, state, now, **columns)
