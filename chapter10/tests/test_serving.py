@@ -33,8 +33,9 @@ from chapter10.companions.serving.offer import CHANGED, DIRECT_TOOLS, Offer
 from chapter10.companions.serving.session import MAX_OPEN, MAX_PROGRESS
 from chapter10.companions.serving.task_handles import STATUS, Jobs, JobTool, SecretError, read_secret
 from chapter10.companions.tools.registry import CallContext, ToolRegistry, ToolSpec
+from chapter10.companions.work.living_store import LivingStore
 from chapter10.companions.work.worker import Handler, Worker
-from chapter10.jobs import FINAL_STATES, STATES, JobStore
+from chapter10.jobs import FINAL_STATES, STATES
 from chapter10.tests.mcp_client import LEGACY, META, TASKS, Answer, Beside, Started, notification, request, text_of
 from chapter10.tests.support import CHILD_SECONDS, FolderTestCase, ManualClock, at_once, child_environment
 
@@ -689,7 +690,7 @@ class TaskTestCase(SessionTestCase, FolderTestCase):
 
     def prune(self, *, results: bool) -> None:
         """Remove what retention no longer keeps: the results, or the jobs."""
-        with JobStore(self.folder / "jobs.db") as store:
+        with LivingStore(self.folder / "jobs.db") as store:
             keys_before = self.clock() - 10_000 if results else self.clock()
             store.prune(now=self.clock, results_before=self.clock(), keys_before=keys_before)
 
@@ -821,7 +822,7 @@ class TasksOfJobs(TaskTestCase):
         for ends, expected in (("cancel", "cancelled"), ("finish", "completed")):
             handle = (await self.submit(client))["taskId"]
             number = int(handle.partition(".")[0])
-            with JobStore(self.folder / "jobs.db") as store:
+            with LivingStore(self.folder / "jobs.db") as store:
                 attempt = store.claim(number, now=self.clock)
                 assert attempt is not None
                 if ends == "finish":

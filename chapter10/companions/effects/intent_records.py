@@ -354,7 +354,8 @@ class IntentRecords:
     def settle_by_name(self, namespace: str, owner: str, key: str, verdict: Verdict, *, fence: int) -> None:
         """As `settle`, by what `unsettled` lists: for a person, who has no arguments at hand."""
         names = ((namespace, "namespace"), (owner, "owner"), (key, "key"))
-        self.settle(Intent(*(text_of(value, name) for value, name in names), fingerprint=""), verdict, fence=fence)
+        checked = [text_of(value, name) for value, name in names]
+        self.settle(Intent(checked[0], checked[1], checked[2], ""), verdict, fence=fence)
 
     # Looking and upkeep --------------------------------------------------------------------------
 

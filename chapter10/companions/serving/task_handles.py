@@ -48,12 +48,14 @@ from typing import Any, Final, TypeVar
 from chapter10.canonical import CodedError, canonical
 from chapter10.companions.serving.messages import INTERNAL_ERROR, INVALID_PARAMS, RpcError
 from chapter10.companions.serving.offer import Offer, refusal, text_result
+from chapter10.companions.tools.redaction import redact_secrets
 from chapter10.companions.tools.registry import ToolSpec
-from chapter10.companions.tools.result_text import cut_text, redact_secrets, result_text
+from chapter10.companions.tools.result_text import cut_text, result_text
 from chapter10.companions.tools.tool_spec import PUBLIC
+from chapter10.companions.work.living_store import LivingStore
 from chapter10.companions.work.worker import Handler, Note, Worker
 from chapter10.database import StoreError
-from chapter10.jobs import FINAL_STATES, JobError, JobStore, Operation
+from chapter10.jobs import FINAL_STATES, JobError, Operation
 
 __all__ = ["CANCEL_TOOL", "GET_TOOL", "RUNTIME_CODES", "STATUS", "JobTool", "Jobs", "SecretError", "read_secret"]
 
@@ -160,7 +162,7 @@ class Jobs:
         self._thread = threading.Thread(target=self._work, name="worker", daemon=True)
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="jobs")
         operations = [Operation(tool.name, tool.handler.version, _checked_before) for tool in tools]
-        self._store = self._pool.submit(JobStore, self._path, operations).result()
+        self._store = self._pool.submit(LivingStore, self._path, operations).result()
         self._secret = read_secret(self._path.with_name(self._path.name + ".secret"), random)
 
     def start_worker(self) -> None:

@@ -38,8 +38,8 @@ from chapter10.companions.serving.loading import TIMEOUT_SECONDS, ServingError, 
 from chapter10.companions.serving.messages import MAX_LINE_BYTES, METHOD_NOT_FOUND, write_message
 from chapter10.companions.serving.offer import Offer, text_result
 from chapter10.companions.serving.pins import Pins
+from chapter10.companions.tools.redaction import redact_secrets
 from chapter10.companions.tools.registry import CallContext, RegistryError
-from chapter10.companions.tools.result_text import redact_secrets
 from chapter10.companions.tools.tool_spec import PUBLIC
 
 __all__ = ["FIRST_PAUSE", "LONGEST_PAUSE", "START_SECONDS", "Upstreams", "read_servers"]
