@@ -212,7 +212,7 @@ async def _outage(scene: Scene) -> dict[str, Any]:
             break
         if not report.sent:
             clock.now += 1.0
-    most = database.row("SELECT max(attempts) FROM outbox")[0]
+    most = database.row("SELECT max(attempts) - 1 FROM outbox")[0]
     dead = outbox.alarms()["dead"]
     database.close()
     return {
