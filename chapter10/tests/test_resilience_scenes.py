@@ -382,7 +382,7 @@ class TheOutboxGroup(unittest.TestCase):
         self.assertEqual(found["sent_after_it"], 1000)
 
     def test_others_that_fail_delay_nobody(self) -> None:
-        """One that is gone, twenty that hang, one that kills: fifty get theirs within two limits; an outage buries none."""
+        """One that is gone, twenty that hang, one that kills: fifty get theirs in time; an outage buries none."""
         cases = {line["case"]: line for line in figures("outbox")["others_fail"]}
         self.assertEqual({50}, {line["good_delivered"] for line in cases.values()})
         self.assertEqual({0}, {line["dead"] for line in cases.values()})
