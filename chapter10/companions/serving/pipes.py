@@ -31,7 +31,7 @@ _READ_BYTES: Final = 65_536
 _AHEAD: Final = 64
 """Messages that are read before the ones in front of them were looked at."""
 
-Deliver = Callable[[Callable[[], None]], None]
+_Deliver = Callable[[Callable[[], None]], None]
 """Calls a function in the event loop."""
 
 
@@ -47,13 +47,13 @@ class Pipes:
         self._writing = threading.Lock()
         self._room = threading.Semaphore(_AHEAD)
         self._handing = threading.RLock()  # a signal may come while it is held
-        self._deliver: Deliver | None = None
+        self._deliver: _Deliver | None = None
         self._early: list[Callable[[], None]] = []  # as many as there is room for
         self._take: Callable[[Message], None] = lambda message: None
         self._over: Callable[[], None] = lambda: None
         threading.Thread(target=self._read, name="input", daemon=True).start()
 
-    def open(self, deliver: Deliver, take: Callable[[Message], None], over: Callable[[], None]) -> None:
+    def open(self, deliver: _Deliver, take: Callable[[Message], None], over: Callable[[], None]) -> None:
         """Hand messages to `take` from now on, and say `over` when nothing more can come or go, both by `deliver`."""
         with self._handing:
             self._deliver, self._take, self._over = deliver, take, over

@@ -48,8 +48,8 @@ START_SECONDS: Final = 10.0
 """How long a client's first list waits for the servers, and their greeting for an answer."""
 FIRST_PAUSE: Final = 1.0
 LONGEST_PAUSE: Final = 60.0
-MAX_PAGES: Final = 100
-MAX_OUTPUT_CHARS: Final = 1_000_000
+_MAX_PAGES: Final = 100
+_MAX_OUTPUT_CHARS: Final = 1_000_000
 
 _OLDER: Final = ("2025-03-26", "2024-11-05")
 _ME: Final = {"name": "chapter10", "version": "1.0"}
@@ -224,7 +224,7 @@ class _Child:
     async def _list(self) -> list[dict[str, Any]]:
         listed: list[dict[str, Any]] = []
         cursor: dict[str, Any] = {}
-        for _ in range(MAX_PAGES):
+        for _ in range(_MAX_PAGES):
             result = (await asyncio.wait_for(self._ask("tools/list", cursor), START_SECONDS)).get("result", {})
             listed += [tool for tool in result.get("tools", ()) if type(tool) is dict]
             if type(result.get("nextCursor")) is not str:
@@ -246,7 +246,7 @@ class _Child:
                     self._handler(tool.name),
                     self._entry.get("permission", PUBLIC),
                     timeout_seconds=self._entry.get("timeout", TIMEOUT_SECONDS),
-                    max_output_chars=MAX_OUTPUT_CHARS,
+                    max_output_chars=_MAX_OUTPUT_CHARS,
                     context_argument="chapter10_call",
                     redact=_redacted,
                 )
