@@ -357,6 +357,8 @@ def _registry(_: Path) -> Iterator[Bench]:
         _verb(replace, **spec),
         _verb(registry.remove, name="orders.third"),
         _verb(registry.get, name="orders.read"),
+        _verb(registry.search, query="order", grants={"orders:read"}, limit=3, raises=(ValueError,)),
+        _verb(registry.load, hits=[], grants={"orders:read"}, budget_bytes=4096, raises=(ValueError,)),
         _verb(registry.is_concurrency_safe, name="orders.read", arguments={"order": "a"}),
         _waits(
             registry.invoke,
@@ -824,7 +826,8 @@ NOT_FUZZED: Final[dict[str, tuple[str, ...]]] = {
         "connect_then_read", "answer_within", "may_retry", "classify", "AdaptiveCaller", "pointer", "words_of",
         "failure_of", "cancelled_answer", "invalid_arguments", "ToolPipeline", "ToolList", "content_size",
         "content_text", "preview", "preview_size", "is_name", "check_name", "whole_number", "canonical_text",
-        "whole_characters", "encoded", "cut_text", "redact_secrets", "partition", "merge_messages", "group_results",
+        "whole_characters", "encoded", "cut_text", "redact_secrets",
+        "fits", "json_value", "provider_name", "server_answer", "tools_for", "ResultBudget.same_limits", "partition", "merge_messages", "group_results",
         "select_fresh_to_replace", "ReplacementState.decide", "status_text", "WorkerLog", "log_path", "Heartbeat",
         "read_table", "export_key", "Exporter", "problems_of", "prefix_digests", "Turnstile", "Turn", "FairDatabase",
         "FairTransaction", "is_busy",
