@@ -840,7 +840,8 @@ NOT_FUZZED: Final[dict[str, tuple[str, ...]]] = {
     "it starts or stops processes": ("ChildProcess", "ChildContext", "serve", "stop_process", "sigterm_is_a_request"),
     "it only carries what was found, and is made by its module": (
         "Ending", "Job", "Outcome", "Invocation", "Statistics", "Update", "ExecutorStatistics", "ToolState", "Request",
-        "Claim", "Record", "Intent", "Message", "Batch", "PassReport", "Stopped", "Candidate", "SeenResult",
+        "Claim", "Record", "Intent", "Message", "Batch", "Delivery", "Blame", "PassReport", "Stopped", "Candidate",
+        "SeenResult",
         "Partition", "ShapedResult", "GroupReport", "BudgetReport", "StoredResult", "Status", "Sale", "Violation",
         "CallFailure", "ToolResult", "Progress", "LeftOut", "CallContext", "ApprovalRequest", "Note",
     ),
