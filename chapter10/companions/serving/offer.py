@@ -31,7 +31,6 @@ from typing import Any, Final
 
 from chapter10.canonical import canonical, digest
 from chapter10.catalog import CatalogError, Grants, Tool
-from chapter10.companions.finding.tool_list import words_of
 from chapter10.companions.schemas.schema import Validator, compile_schema
 from chapter10.companions.serving.messages import INVALID_PARAMS, RpcError
 from chapter10.companions.tools.gateway import answer_of
@@ -246,10 +245,8 @@ class Offer:
         return text_result(canonical({"tools": found}))
 
     def _search(self, read: dict[str, Any]) -> list[dict[str, Any]]:
-        """Split the query as the keywords were split, and search."""
-        words = dict.fromkeys([*read["query"].casefold().split(), *words_of(read["query"])])
-        query = " ".join(words)[:1000]
-        return self._registry.catalog().search(query, self._grants, int(read.get("limit", 3)))
+        """Find by a plain question, counted among what this identity may see."""
+        return self._registry.search(read["query"], self._grants, int(read.get("limit", 3)), "plain")
 
     def _load(self, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
         catalog = self._registry.catalog()
