@@ -154,6 +154,7 @@ class PlainQuestions(GatewayTestCase):
         self.tool("parcels.track", description="Tells where a shipment is.", keywords=("物流",))
         self.tool("parcels.hidden", description="Tells where a shipment is.", permission="secret")
         for ranking, found in (("words", []), ("plain", ["parcels.track"])):
+            self.sent = []
             gateway = await self.ready("where", "is", "my", "shipment?", ranking=ranking)
             self.assertEqual(gateway.loaded, found)
 

@@ -202,7 +202,7 @@ class Gateway:
         observe: Callable[[str, ToolState], None] | None = None,
         search_tool: str = SEARCH_TOOL,
         read_tool: str = READ_TOOL,
-        ranking: Literal[plain, words] = "words",
+        ranking: Literal["plain", "words"] = "words",
     ) -> None:
         names = (search_tool, read_tool)
         if not all(map(fits, names)) or search_tool == read_tool or any(map(registry.get, names)):
