@@ -32,8 +32,15 @@ from chapter10.companions.effects.idempotency import (
     make_intent,
     ttl_for,
 )
-from chapter10.companions.effects.outbox import Consumer, Outbox, OutboxWriter, Relay, derive_event_id, growing_delay
-from chapter10.companions.effects.outbox import Delivery
+from chapter10.companions.effects.outbox import (
+    Consumer,
+    Delivery,
+    Outbox,
+    OutboxWriter,
+    Relay,
+    derive_event_id,
+    growing_delay,
+)
 from chapter10.companions.finding.indexed_catalog import IndexedCatalog
 from chapter10.companions.finding.tool_list import parse_tool_list, read_tool_list
 from chapter10.companions.interruption.budget import Budget, run_within, tool_with_budget
@@ -811,7 +818,7 @@ NOT_FUZZED: Final[dict[str, tuple[str, ...]]] = {
         "text_digest", "Tool.card", "IndexedToolMap", "Database.row", "Database.rows", "Transaction",
         "Pattern.found_in",
         "CircuitBreaker.call", "judge", "blame", "in_doubt", "may_be_done", "upkeep", "Postings", "ToolIndex",
-        "checked_async", "in_thread", "own", "until", "leaves", "run",
+        "at_once", "off_the_loop", "checked_async", "in_thread", "own", "until", "leaves", "run",
         "ToolRegistry.check", "is_async", "Places", "Stop", "HandlerSignature", "can_execute", "Attempt", "Held",
         "connect_then_read", "answer_within", "may_retry", "classify", "AdaptiveCaller", "pointer", "words_of",
         "failure_of", "cancelled_answer", "invalid_arguments", "ToolPipeline", "ToolList", "content_size",
