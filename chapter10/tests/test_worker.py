@@ -689,6 +689,29 @@ class Beliefs(WorkerTestCase):
         self.assertEqual(self.refusals(), [("renew", "not_found", 1)])
 
 
+class Damage(WorkerTestCase):
+    """A row that no store has written: it is named, once, and stops nobody else."""
+
+    def test_one_damaged_row_ends_and_the_others_are_done(self) -> None:
+        """Whatever is damaged, the job is `failed` with `damaged` at its first meeting; nine of ten are done."""
+        changes = (
+            "attempt = 99", "max_attempts = 'x'", "deadline = 'x'", "ready_at = 'x'", "lease_until = 'x'", "done = -1",
+            "intent = '{oops'", "intent = '[]'", "intent = x'ff'", "intent = '{}'", "error = x'ff'",
+            "error = CAST(x'ff' AS TEXT)", "owner = CAST(x'ff' AS TEXT)", "intent = CAST(x'ff' AS TEXT)",
+        )  # fmt: skip
+        for number, change in enumerate(changes):
+            with self.subTest(change):
+                ids = [self.submit(f"{number}-{job}", deadline=9e9) for job in range(10)]
+                for _ in ids:
+                    self.store.claim_next(now=self.clock(), lease=5)
+                self.damage(f"UPDATE jobs SET {change} WHERE id = {ids[0]}")
+                self.clock.advance(10)
+                self.worker(grace=1.0).run(drain=True)
+                rows = self.store.db.execute("SELECT state, error FROM jobs WHERE id >= ? ORDER BY id", (ids[0],))
+                self.assertEqual(rows.fetchall(), [("failed", "damaged")] + [("succeeded", None)] * 9)
+                self.damage(f"UPDATE jobs SET owner = 'alice', intent = '{{}}' WHERE id = {ids[0]}")
+
+
 class Deliveries(WorkerTestCase):
     """A store that is busy or answers into the void."""
 

@@ -33,7 +33,6 @@ C10-214, C10-226 to C10-233, C10-250, C10-292, C10-294).
 
 from __future__ import annotations
 
-import json
 import os
 import random as chance
 import time
@@ -61,9 +60,12 @@ _LOG_BUSY_SECONDS: Final = 1.0
 """A statistic is not worth a longer wait; the heartbeat waits with it."""
 
 _LIVE: Final = "state IN ('queued', 'running', 'cancel_requested')"
-_JOB: Final = "SELECT owner, intent, deadline FROM jobs WHERE id = ?"
+_JOB: Final = "SELECT owner, deadline FROM jobs WHERE id = ?"
 _STATE: Final = "SELECT state, attempt FROM jobs WHERE id = ?"
-_NEXT_DUE: Final = f"SELECT min(coalesce(lease_until, ready_at)) FROM jobs WHERE {_LIVE}"
+_DUE: Final = "coalesce(lease_until, ready_at)"
+_NEXT_DUE: Final = (  # how many are live, and when the next is due; a time that is damaged is none
+    f"SELECT count(*), min(CASE WHEN typeof({_DUE}) IN ('integer', 'real') THEN {_DUE} END) FROM jobs WHERE {_LIVE}"
+)
 
 _GIVEN_UP: Final = frozenset({"attempt_limit_exceeded", "worker_stopped"})
 """Ends of an attempt after which the job may be tried again."""
@@ -335,7 +337,7 @@ class Worker:
                 version = self._version()  # before the claim: what is committed after it, is news
                 if self.run_once() is not None:
                     made += 1
-                elif drain and self._look.row(_NEXT_DUE)[0] is None:
+                elif drain and self._look.row(_NEXT_DUE)[0] == 0:
                     break
                 else:
                     self._wait_for_work(version)
@@ -363,8 +365,13 @@ class Worker:
         row = self._look.row(_JOB, (job_id,))
         if row is None:  # its lease was over and it was pruned before we looked
             return Outcome(job_id, attempt, "lost", "not_found")
-        owner, text, deadline = row
-        intent = json.loads(text)
+        owner, deadline = row
+        try:
+            intent = self._store.intent(job_id)
+        except StoreError as error:
+            if not error.reason.startswith("damaged"):
+                raise
+            intent = {"tool": None, "version": None}  # no handler's; nobody is ever able to read it
         handler = self._handlers.get(intent["tool"])
         if handler is not None and handler.version != intent["version"]:
             handler = None
@@ -379,7 +386,10 @@ class Worker:
             renew_every=self._every,
         )
         self._note("claimed", job_id, attempt)
-        outcome = self._attempt(held, handler, _Context(self, held, intent["args"]))
+        if "args" in intent:
+            outcome = self._attempt(held, handler, _Context(self, held, intent["args"]))
+        else:
+            outcome = self._fail(held, "damaged")
         self._note(outcome.state, job_id, attempt, outcome.code or "")
         return outcome
 
@@ -528,7 +538,10 @@ class Worker:
     # Waiting, looking, telling ---------------------------------------------------------------
 
     def _wait_for_work(self, version: int) -> None:
-        due = self._look.row(_NEXT_DUE)[0]
+        live, due = self._look.row(_NEXT_DUE)
+        if live and due is None:  # damaged, all of them: no claim ever meets them
+            self._store.sweep(now=self.clock)
+            return
         while self._stop_at is None and (due is None or self.clock() < due):
             self._nap()
             if self._version() != version:
