@@ -26,7 +26,7 @@ from chapter10.lab.console.strings import Text
 from chapter10.lab.console.textio import EXIT_FINE, Event, main_guard
 from chapter10.lab.evidence.evidence import Scene
 from chapter10.lab.evidence.files import differences, replace_together, say_differences
-from chapter10.lab.guessing.predict import Area, Question
+from chapter10.lab.guessing.predict import Area, Question, reason_for
 from chapter10.lab.guessing.predictions import AREAS
 
 __all__ = ["PAGE", "main", "site"]
@@ -161,7 +161,7 @@ def _question(question: Question, figures: Mapping[str, Any]) -> str:
         f'<div class="ask"><p>{_both(question.ask)}</p>\n<ol>{options}</ol>\n'
         f'<details><summary>看结果 <span lang="en">What happened</span></summary>\n'
         f'<p class="truth">{answer}</p>\n<p><code>{escape(shown)}</code></p>\n'
-        f'<p class="why">{_both(question.reason)}</p>\n'
+        f'<p class="why">{_both(reason_for(question, figures))}</p>\n'
         f"<p>《{escape(question.section)}》 · "
         f'<a href="../{module}.py"><code>{escape(question.code.__qualname__)}</code></a></p>\n'
         f"<p><code>python -m unittest chapter10.tests.{escape(question.test)}</code></p></details></div>"
