@@ -22,8 +22,8 @@ from chapter10.__main__ import COMMANDS
 from chapter10.catalog import Catalog, CatalogError, Grants, Tool
 from chapter10.experiments import GROUPS
 from chapter10.jobs import JobStore
-from chapter10.lab.console.strings import Text
-from chapter10.lab.console.textio import Event
+from chapter10.lab.console.strings import Text, say
+from chapter10.lab.console.textio import Event, display_width
 from chapter10.lab.evidence.evidence import Scene
 from chapter10.lab.exercises.book import EXERCISES
 from chapter10.lab.guessing import questions
@@ -503,6 +503,21 @@ class TheCommand(FolderTestCase):
                         self.assertIn(question.test, text)
                         self.assertIn(question.section, text)
             self.assertEqual(json.loads(said(experiments.main, "--group", group)), guarded(group))
+
+    def test_lanes_fit_in_a_terminal_and_time_goes_on(self) -> None:
+        """No line of a picture is wider than eighty places, and none goes back in time."""
+        for group in AREAS:
+            for language in ("zh", "en"):
+                text = said(guess.main, group, "--answers", "a", "--no-save", "--lang", language)
+                head, foot = say("predict.timeline", language), say("predict.compare", language)
+                picture = text.partition(head)[2].partition(foot)[0]
+                self.assertTrue(picture)
+                self.assertLessEqual(max(map(display_width, picture.splitlines())), 80)
+            scene = Scene()
+            GROUPS[group](scene=scene)
+            for title, events in scene.parts:
+                times = [event.t for event in events]
+                self.assertEqual(times, sorted(times), title)
 
     def test_a_program_without_a_terminal_ends_with_0(self) -> None:
         """Nothing is asked, nothing is kept, and any console can show it."""

@@ -33,9 +33,9 @@ from typing import Any, Final, TextIO
 
 from chapter10.canonical import canonical
 from chapter10.lab.console.strings import LANGUAGES, Text, choose_language, say
-from chapter10.lab.console.textio import EXIT_FINE, Event, display_width, pad, text_lanes
+from chapter10.lab.console.textio import EXIT_FINE, Event, display_width, pad
 from chapter10.lab.console.workplace import save_text, work_folder
-from chapter10.lab.evidence.telling import half
+from chapter10.lab.evidence.telling import COLUMNS, half, narrow_lanes
 
 __all__ = [
     "NO_GUESS",
@@ -279,8 +279,8 @@ class _Page:
         for title, events in shown:
             if title:
                 self.line(f"   -- {half(title, self.language)}")
-            for text in text_lanes(events).splitlines():
-                self.line(f"   {text}".rstrip())
+            for text in narrow_lanes(events, COLUMNS - 3):
+                self.line(f"   {text}")
         if len(shown) < len(drawn):
             self.line(f"   {say('predict.more', self.language, count=len(drawn) - len(shown))}")
 
