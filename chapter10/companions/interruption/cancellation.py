@@ -486,22 +486,30 @@ async def in_thread(fn: Callable[[CancelToken], T], token: CancelToken, *, grace
     """Return `fn(child)` computed in a thread, so that the event loop stays free; the child token is its way to stop.
 
     A cancel of the token or of the caller sets the child; the thread sees it at its next look and no sooner. Either
-    waits for that `grace_s` at most, and a thread that does not look runs on. Raises what `fn` raises, `ToolCancelled`
+    waits for that `grace_s` at most, and a thread that does not look runs on. What still waits for a free thread is
+    never begun, and nobody waits for it. Raises what `fn` raises, `ToolCancelled`
     for a thread that was left behind, and `CancellationError` for a `grace_s` that is not above 0.
     Source: claim I4-034, X-22.
     """
     _check_seconds(grace_s, "grace_s")
     child = token.child()
     child.check()
-    future = asyncio.get_running_loop().run_in_executor(None, fn, child)
+    begun: list[bool] = []
+
+    def work() -> T:
+        begun.append(True)
+        child.check()  # it may have waited for this thread, and nobody waits for it any more
+        return fn(child)
+
+    future = asyncio.get_running_loop().run_in_executor(None, work)
     stop = child._future()
     try:
         waiting: set[asyncio.Future[Any]] = {future, stop}
         await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-        outer = await until(future, grace_s)
+        outer = await until(future, grace_s if begun else 0)
     except asyncio.CancelledError as error:
         child.cancel("caller_cancelled")
-        outer = await until(future, grace_s, error)
+        outer = await until(future, grace_s if begun else 0, error)
     finally:
         child._forget(stop)
     if outer is None and future.done():
