@@ -32,7 +32,7 @@ from chapter10.lab.console.textio import text_lanes
 from chapter10.lab.effect_scenes.mail import _PLANS
 from chapter10.lab.evidence.evidence import Scene
 from chapter10.lab.guessing import areas
-from chapter10.lab.guessing.predict import Area, Question, predict
+from chapter10.lab.guessing.predict import Area, Question, predict, reason_for
 from chapter10.lab.proof.claims import ids_in, read_claims
 from chapter10.lab.reader.companion_experiments import AREAS, GROUPS
 from chapter10.tests.shared import companion_run as run
@@ -259,7 +259,7 @@ class WhatIsSaid(unittest.TestCase):
             with self.subTest(group=group):
                 self.assertIn(len(area.scene), (2, 3, 4, 5))
                 for asked in area.questions:
-                    for half in asked.reason:
+                    for half in reason_for(asked, run(group)[0]):
                         self.assertIn(len(half.split("\n")), (2, 3, 4), half)
                         self.assertLessEqual(max(map(len, half.split("\n"))), 110, half)
 

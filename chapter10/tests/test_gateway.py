@@ -146,6 +146,23 @@ async def model(*script: Block | Callable[[], Any]) -> AsyncIterator[Block]:
         await settle()
 
 
+class PlainQuestions(GatewayTestCase):
+    """A search takes words that somebody chose, or a question as people ask it."""
+
+    async def test_one_word_says_how_a_search_reads_its_query(self) -> None:
+        """The plain question finds what its words alone do not, and never what the caller may not see."""
+        self.tool("parcels.track", description="Tells where a shipment is.", keywords=("物流",))
+        self.tool("parcels.hidden", description="Tells where a shipment is.", permission="secret")
+        for ranking, found in (("words", []), ("plain", ["parcels.track"])):
+            self.sent = []
+            gateway = await self.ready("where", "is", "my", "shipment?", ranking=ranking)
+            self.assertEqual(gateway.loaded, found)
+
+    async def test_another_word_is_refused(self) -> None:
+        """A search that nobody knows is not guessed at."""
+        self.assertRaisesRegex(GatewayError, "bad_input", self.gateway, ranking="best")
+
+
 class WhatReachesAHandler(GatewayTestCase):
     """Only the registry calls, and only what was loaded and may run now."""
 

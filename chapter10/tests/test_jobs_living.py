@@ -197,7 +197,7 @@ class Sweeping(LivingTestCase):
         self.running("held", lease=50)
         counts = self.store.sweep(now=11)
         self.assertEqual(
-            {"deadline_exceeded": 2, "attempts_exhausted": 1, "cancelled": 1, "skipped": 0}, counts
+            {"deadline_exceeded": 2, "attempts_exhausted": 1, "cancelled": 1, "damaged": 0, "skipped": 0}, counts
         )  # fmt: skip
         states = [row[0] for row in self.store.db.execute("SELECT state FROM jobs ORDER BY id")]
         self.assertEqual(["failed", "failed", "failed", "cancelled", "queued", "running", "running"], states)
@@ -237,6 +237,28 @@ class Sweeping(LivingTestCase):
         self.store.db.execute("DROP TRIGGER on_jobs")
         self.store.db.execute("DROP TRIGGER on_events")
         self.assertEqual(2, self.store.sweep(now=5)["deadline_exceeded"])
+
+    def test_a_sweep_sets_a_damaged_row_aside_and_says_so(self) -> None:
+        """Before anybody asks for the job; what the log knows of its attempts is put back."""
+        self.submit("sound")
+        for key, change in (("a", "deadline = 'x'"), ("b", "attempt = 99"), ("c", "ready_at = 'x'")):
+            self.damage(f"UPDATE jobs SET {change} WHERE id = {self.submit(key)}")
+        self.assertEqual(self.store.stats(now=1)["alice"]["queued"], 4)
+        swept = self.store.sweep(now=1)
+        self.assertEqual((swept["damaged"], swept["skipped"]), (3, 0))
+        self.assertEqual(
+            (self.store.get("alice", 3)["state"], self.store.get("alice", 3)["error"]), ("failed", "damaged")
+        )
+        self.assertEqual(self.store.stats(now=1)["alice"]["queued"], 1)
+
+    def test_a_claim_sets_a_damaged_row_aside_and_takes_the_next(self) -> None:
+        """It is met once; the claims that its log knows of are its attempts again."""
+        self.running("bad", lease=5)
+        self.submit("good", now=10)
+        self.damage("UPDATE jobs SET attempt = 99, owner = 'alice' WHERE id = 1")
+        self.assertEqual((2, 1), self.store.claim_next(now=20))
+        bad = self.store.get("alice", 1)
+        self.assertEqual(("failed", 1, "damaged"), (bad["state"], bad["attempt"], bad["error"]))
 
 
 class Retention(LivingTestCase):

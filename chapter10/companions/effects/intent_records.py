@@ -353,8 +353,8 @@ class IntentRecords:
 
     def settle_by_name(self, namespace: str, owner: str, key: str, verdict: Verdict, *, fence: int) -> None:
         """As `settle`, by what `unsettled` lists: for a person, who has no arguments at hand."""
-        names = ((namespace, "namespace"), (owner, "owner"), (key, "key"))
-        self.settle(Intent(*(text_of(value, name) for value, name in names), fingerprint=""), verdict, fence=fence)
+        name = text_of(namespace, "namespace"), text_of(owner, "owner"), text_of(key, "key")
+        self.settle(Intent(*name, fingerprint=""), verdict, fence=fence)
 
     # Looking and upkeep --------------------------------------------------------------------------
 

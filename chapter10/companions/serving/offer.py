@@ -20,7 +20,7 @@ The names of the three have no dot: the chapter's `tools.search` is refused by c
 letters, digits, `_` and `-`. A definition alone is loaded whatever its size, several within `LOAD_BYTES` or not at all.
 
 Source: the chapter from its search to its caches and versions (claims C10-018 to C10-092), and the protocol's page on
-tools, 2026-07-28; how a plain question finds its tool stands in `companions.finding.ranking`.
+tools, 2026-07-28.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ from typing import Any, Final
 
 from chapter10.canonical import canonical, digest
 from chapter10.catalog import CatalogError, Grants, Tool
-from chapter10.companions.finding.ranking import Ranking
 from chapter10.companions.schemas.schema import Validator, compile_schema
 from chapter10.companions.serving.messages import INVALID_PARAMS, RpcError
 from chapter10.companions.tools.gateway import answer_of
@@ -134,7 +133,6 @@ class Offer:
         self._new_key = new_key
         self._direct = direct
         self._page_bytes = page_bytes
-        self._ranking = Ranking(registry.catalog())
         self._shapes: dict[str, Shape] = {}
         self._validators = {entry["name"]: compile_schema(entry["inputSchema"]) for entry in ENTRIES}
         self._shown: dict[str, str] = {}  # by name, the digest that a client was last shown
@@ -241,13 +239,14 @@ class Offer:
                 return refusal("stale_definition", _CHANGED_SINCE_LOADED)
             return await self._run(tool, read.get("arguments", {}), progress, task)
         try:
-            if name == "tools_search":
-                found = self._ranking.search(read["query"], self._grants, int(read.get("limit", 3)))
-            else:
-                found = self._load(read["tools"])
+            found = self._search(read) if name == "tools_search" else self._load(read["tools"])
         except CatalogError as error:
             return refusal(error.code, _REFUSED.get(error.code, "The arguments do not fit this tool."))
         return text_result(canonical({"tools": found}))
+
+    def _search(self, read: dict[str, Any]) -> list[dict[str, Any]]:
+        """Find by a plain question, counted among what this identity may see."""
+        return self._registry.search(read["query"], self._grants, int(read.get("limit", 3)), "plain")
 
     def _load(self, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
         catalog = self._registry.catalog()

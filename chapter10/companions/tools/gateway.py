@@ -58,7 +58,7 @@ from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, 
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from chapter10.canonical import CanonicalError, CodedError, canonical
 from chapter10.catalog import BUDGET_BYTES, CatalogError, Grants
@@ -183,8 +183,9 @@ class Gateway:
     `shell`: names of tools whose failure ends the other calls of the same answer. `remaining`: seconds that
     the whole task has left. `limit`: safe calls at once. `definition_bytes`: budget of one search.
     `observe(call_id, state)`: hears what becomes of each call. `search_tool`, `read_tool`: the names of the two tools
-    that are always there. A model gives no business keys, so each write in the
-    registry makes its own (`ToolSpec.idempotency_key`). Raises `GatewayError` (`bad_input`).
+    that are always there. `ranking`: how a search reads its query, as `words` that somebody chose or as a `plain`
+    question. A model gives no business keys, so each write in the registry makes its own
+    (`ToolSpec.idempotency_key`). Raises `GatewayError` (`bad_input`).
     """
 
     def __init__(
@@ -201,10 +202,13 @@ class Gateway:
         observe: Callable[[str, ToolState], None] | None = None,
         search_tool: str = SEARCH_TOOL,
         read_tool: str = READ_TOOL,
+        ranking: Literal["plain", "words"] = "words",
     ) -> None:
         names = (search_tool, read_tool)
         if not all(map(fits, names)) or search_tool == read_tool or any(map(registry.get, names)):
             raise GatewayError("bad_input", "two names of tools that no other tool has, as providers take them")
+        if ranking not in ("plain", "words"):
+            raise GatewayError("bad_input", "ranking is plain or words")
         if isinstance(shell, str):
             raise GatewayError("bad_input", "shell is a collection of names")
         for name in sorted(registry.catalog().tools):
@@ -220,6 +224,7 @@ class Gateway:
         self._limit = limit
         self._definition_bytes = definition_bytes
         self._observe = observe
+        self._ranking: Literal["plain", "words"] = ranking
         self._search_tool, self._read_tool = names
         self._resident = ToolRegistry()
         for spec in (self._search_spec(), self._read_spec()):
@@ -386,7 +391,7 @@ class Gateway:
     def _search_spec(self) -> ToolSpec:
         async def search(query: str, limit: int = 3) -> dict[str, Any]:
             grants = self._grants() if callable(self._grants) else self._grants
-            hits = self._registry.search(query, grants, int(limit))
+            hits = self._registry.search(query, grants, int(limit), self._ranking)
             definitions, left_out, too_large = self._load_what_fits(hits, grants)
             shown = []
             for definition in definitions:

@@ -70,6 +70,7 @@ from chapter10.canonical import canonical
 from chapter10.catalog import BUDGET_BYTES, MAX_QUERY, Catalog, CatalogError, Grants, Tool
 from chapter10.companions.basics.blame import in_doubt
 from chapter10.companions.basics.tasks import leaves
+from chapter10.companions.finding.ranking import Ranking
 from chapter10.companions.finding.tool_list import words_of
 from chapter10.companions.schemas.schema import (
     MAX_VIOLATIONS,
@@ -255,6 +256,7 @@ class ToolRegistry:
             raise RegistryError("invalid_call", "grace_seconds", f"not above 0, up to {MAX_TIMEOUT_SECONDS}")
         self._entries: dict[str, _Entry] = {}
         self._catalog = Catalog()
+        self._ranking = Ranking(self._catalog)
         self._places = Places(max_running)
         self._status_places = Places(max_running)
         self._max_running = max_running
@@ -298,12 +300,17 @@ class ToolRegistry:
         """Return the catalog that is made from these tools; it follows `register`, `replace` and `remove`."""
         return self._catalog
 
-    def search(self, query: str, grants: Grants = (), limit: int = 3) -> list[dict[str, Any]]:
+    def search(
+        self, query: str, grants: Grants = (), limit: int = 3, ranking: Literal["plain", "words"] = "words"
+    ) -> list[dict[str, Any]]:
         """Return the cards of `Catalog.search`, for grants with which everybody holds `PUBLIC`.
 
-        The query goes through the words that keywords are made of, so that a name, a Chinese phrase and a word with
-        a question mark find their tool. Raises `CatalogError`: `invalid_query`, `invalid_grants`, `invalid_limit`.
+        `ranking`: with `plain` the query is a question as people ask it, see `finding.ranking`. With `words` it goes
+        through the words that keywords are made of, so that a name, a Chinese phrase and a word with a question mark
+        find their tool. Raises `CatalogError`: `invalid_query`, `invalid_grants`, `invalid_limit`.
         """
+        if ranking == "plain":
+            return self._ranking.search(query, _with_public(grants), limit)
         if type(query) is str and len(query) <= MAX_QUERY:
             words = dict.fromkeys([*query.split(), *words_of(query)])
             while len(query := " ".join(words)) > MAX_QUERY:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+from functools import partial
 from typing import Any, Final
 
 from chapter10.companions.effects.outbox import (
@@ -56,7 +57,7 @@ def outbox_experiment(scene: Scene) -> dict[str, Any]:
         **run_virtual(lambda loop: _poison(scene)),
         "order": run_virtual(lambda loop: _order(scene)),
         **run_virtual(lambda loop: _outage(scene)),
-        "others_fail": [run_virtual(lambda loop, case=case: _others_fail(scene, loop, case)) for case in _CASES],
+        "others_fail": [run_virtual(partial(_others_fail, scene, case)) for case in _CASES],
         **run_virtual(lambda loop: _twice(scene)),
         **run_virtual(lambda loop: _saga(scene)),
         "alarm_above_pending": PENDING_ALARM,
@@ -212,7 +213,7 @@ async def _outage(scene: Scene) -> dict[str, Any]:
             break
         if not report.sent:
             clock.now += 1.0
-    most = database.row("SELECT max(attempts) FROM outbox")[0]
+    most = database.row("SELECT max(attempts) - 1 FROM outbox")[0]
     dead = outbox.alarms()["dead"]
     database.close()
     return {
@@ -229,7 +230,7 @@ async def _outage(scene: Scene) -> dict[str, Any]:
 _CASES: Final = ("one receiver is gone", "nobody answers for five minutes", "twenty sends hang", "one kills the relay")
 
 
-async def _others_fail(scene: Scene, loop: VirtualLoop, case: str) -> dict[str, Any]:
+async def _others_fail(scene: Scene, case: str, loop: VirtualLoop) -> dict[str, Any]:
     """Fifty good messages stand behind those of a case; how long do they wait, and what becomes of the others?"""
     scene.begin(f"别人出了故障 / {case}")
     outbox = Outbox(":memory:", clock=loop.time, delay=growing_delay(random=lambda: 0.5))
