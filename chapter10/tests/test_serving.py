@@ -1113,7 +1113,7 @@ class Processes(FolderTestCase):
     def test_a_client_killed_in_the_middle_of_a_job_finds_it_again(self) -> None:
         """Both sides end and both start anew; the handle that it wrote down leads to the result.
 
-        Claims: C10-262.
+        Claims: C10-193.
         """
         gate, started = self.folder / "gate", self.folder / "gate.started"
         options = ["--handlers", SERVED, "--db", str(self.folder / "jobs.db"), "--grant", "reports:write"]

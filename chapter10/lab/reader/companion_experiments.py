@@ -35,7 +35,7 @@ from chapter10.lab.evidence.files import differences, replace_together, say_diff
 from chapter10.lab.evidence.page import figures_table, pictures
 from chapter10.lab.guessing import predictions_effects, predictions_resilience, predictions_tools
 from chapter10.lab.guessing.predict import Area, Outcome, add_options, predict_group, refuse_what_does_not_combine
-from chapter10.lab.tool_scenes import orchestration, ranking, registry, results, schema, turn
+from chapter10.lab.tool_scenes import orchestration, ranking, registry, results, schema, serving, turn
 
 __all__ = ["AREAS", "CONTRACT", "GROUPS", "REPORTS", "check_reports", "main", "run_companions", "write_reports"]
 
@@ -46,6 +46,7 @@ GROUPS: Final[Mapping[str, Group]] = {
     "results": results.GROUP,
     "turn": turn.GROUP,
     "ranking": ranking.GROUP,
+    "serving": serving.GROUP,
     "clocks": clocks.GROUP,
     "budget": budget.GROUP,
     "interruption": interruption.GROUP,
