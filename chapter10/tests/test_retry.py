@@ -13,9 +13,11 @@ from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
 from typing import Any
 
-from chapter10.companions.interruption.budget import Budget, BudgetExhausted
+from chapter10.companions.effects.idempotency import FailedFinal, IdempotencyError, IdempotencyStore, make_intent
+from chapter10.companions.effects.messages import PermanentRefusal
+from chapter10.companions.interruption.budget import Budget, BudgetExhausted, run_within
 from chapter10.companions.retrying.adaptive_caller import AdaptiveCaller, AdaptivePolicy
-from chapter10.companions.retrying.circuit_breaker import CircuitBreaker, CircuitOpenError, judge
+from chapter10.companions.retrying.circuit_breaker import BreakerError, CircuitBreaker, CircuitOpenError, judge
 from chapter10.companions.retrying.retry import (
     CONNECT_RANGE_MS,
     EFFECTS,
@@ -1049,6 +1051,82 @@ class TheAdaptiveCaller(unittest.TestCase):
         await pause(30.5)
         self.assertEqual(await caller.call(works), "rows")
         self.assertEqual(caller.cb_state, "closed")
+
+
+class Order(unittest.TestCase):
+    """The table of the room: a record around a retry around a breaker around one attempt."""
+
+    def endings(self, error: BaseException | None, *, effect: Effect = "irreversible_write", **more: Any) -> list[Any]:
+        """Return what the breaker counted, how often it was tried, and the states of the record, now and when asked."""
+        clock, tried = ManualClock(), []
+        breaker = CircuitBreaker(clock=clock)
+        if more.pop("opened", False):
+            for _ in range(10):
+                breaker.acquire().failure()
+
+        async def attempt(attempt: Attempt) -> str:
+            tried.append(attempt.number)
+            if error is not None:
+                raise error
+            return "done"
+
+        async def main() -> None:
+            await store.execute_once("n", {"a": 1}, lambda: call())
+
+        def call() -> Awaitable[str]:
+            policy = RetryPolicy(max_attempts=2)
+            return retry(attempt, effect=effect, policy=policy, breaker=breaker, sleep=pause, **more)
+
+        with IdempotencyStore(clock=clock) as store:
+            before = breaker.statistics()
+            with contextlib.suppress(BaseException):
+                asyncio.run(main())
+            seen = breaker.statistics()
+            counts = (seen.calls - before.calls, seen.failures - before.failures, seen.neutral)
+            return [counts, len(tried), store.look(make_intent("n", {"a": 1})).state]
+
+    def test_each_layer_sees_what_the_table_says(self) -> None:
+        """The breaker's calls, failures and neutrals; the attempts; the record. Claims: I4-100."""
+        self.assertEqual([(1, 0, 0), 1, "completed"], self.endings(None))
+        self.assertEqual([(2, 2, 0), 2, "absent"], self.endings(ConnectFailed()))
+        self.assertEqual([(1, 1, 0), 1, "unknown"], self.endings(ReadTimedOut()))
+        self.assertEqual([(2, 2, 0), 2, "unknown"], self.endings(ReadTimedOut(), effect="read"))
+        self.assertEqual([(0, 0, 1), 1, "absent"], self.endings(PermanentRefusal("no")))
+        self.assertEqual([(0, 0, 1), 1, "failed_final"], self.endings(FailedFinal("no")))
+        self.assertEqual([(0, 0, 1), 1, "unknown"], self.endings(ReadTimedOut(whole_limit=False)))
+        self.assertEqual([(0, 0, 1), 1, "unknown"], self.endings(asyncio.CancelledError()))
+        self.assertEqual([(0, 0, 0), 0, "absent"], self.endings(None, opened=True))
+        self.assertEqual([(0, 0, 0), 0, "absent"], self.endings(None, budget=Budget(0)))
+
+    def test_an_outcome_is_no_value_to_who_decides_by_errors(self) -> None:
+        """`run_within` inside: a failure would be counted, given back and stored as a success."""
+        breaker = CircuitBreaker()
+
+        async def within() -> Any:
+            return await run_within(Budget(0), "t", asyncio.Event().wait)
+
+        async def value() -> Any:
+            return await run_within(None, "t", lambda: asyncio.sleep(0, "done"))
+
+        async def told() -> Any:
+            return (await value()).get()
+
+        async def tried(fn: Callable[[], Awaitable[Any]]) -> Any:
+            return await retry(lambda attempt: fn(), effect="read", breaker=breaker)
+
+        for inner in (within, value):
+            with self.assertRaises(RetryError):
+                run_virtual(lambda loop, inner=inner: tried(inner))  # type: ignore[misc]
+            with self.assertRaises(BreakerError):
+                run_virtual(lambda loop, inner=inner: breaker.call(inner))  # type: ignore[misc]
+        self.assertEqual((0, 4), (breaker.statistics().calls, breaker.statistics().neutral))
+        self.assertEqual("done", run_virtual(lambda loop: tried(told)))
+        self.assertEqual("done", run_virtual(lambda loop: breaker.call(told)))
+        with IdempotencyStore() as store:
+            for inner, error, state in ((within, BudgetExhausted, "absent"), (value, IdempotencyError, "unknown")):
+                with self.assertRaises(error):
+                    asyncio.run(store.execute_once("n", {"a": 1}, inner))
+                self.assertEqual(state, store.look(make_intent("n", {"a": 1})).state)
 
 
 class TheAnswer(unittest.TestCase):

@@ -46,6 +46,7 @@ from chapter10.canonical import CodedError
 from chapter10.companions.basics.arguments import Arguments
 from chapter10.companions.basics.blame import blame
 from chapter10.companions.basics.tasks import own
+from chapter10.companions.interruption.budget import Outcome
 
 __all__ = [
     "CONNECT_RANGE_MS",
@@ -424,7 +425,9 @@ class _Retry(Generic[T]):
                 raise
             else:
                 if permit is not None:
-                    permit.success()
+                    (permit.neutral if type(value) is Outcome else permit.success)()
+                if type(value) is Outcome:  # with every failure inside it a success
+                    raise RetryError("an outcome is no value; give what `get()` says")
                 for bucket in self.buckets:
                     bucket.succeeded()
                 return value
