@@ -8,7 +8,11 @@ What it adds is what the chapter names and leaves open:
     renew                         a long calculation keeps its lease
     list_jobs, wait, stats        what an owner, a caller and an operator look at
     sweep                         jobs that can no longer be run end without a worker that asks
-    prune                         results and keys have a stated life
+    release                       a job that waits for a time that was a mistake is due now
+    prune, compact, backup        results and keys have a stated life, and the file a size and a copy
+
+Of a job's progress events the newest `MAX_PROGRESS_EVENTS` stay: a reader who comes late finds a gap in `seq` and no
+wrong count.
 
 Its file is version 2 of the chapter's: a chapter's file is upgraded in place when it is opened here, and a `JobStore`
 refuses the newer file (D5). The rows are the chapter's; new are the time at which a job ended and four indexes, so that
@@ -28,7 +32,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar, Final
 
 from chapter10.companions.work.turnstile import FairDatabase
-from chapter10.database import Database
+from chapter10.database import Database, StoreError
 from chapter10.jobs import (
     APPLICATION_ID,
     DEADLINE_SECONDS,
@@ -42,10 +46,15 @@ from chapter10.jobs import (
 )
 from chapter10.limits import JOB_ARGUMENTS, MAX_LIMIT, MAX_TEXT, MIN_SECONDS, is_seconds, is_text, is_whole
 
-__all__ = ["CLAIM_SCAN", "MIGRATIONS", "LivingStore"]
+__all__ = ["CLAIM_SCAN", "MAX_ATTEMPTS", "MAX_PROGRESS_EVENTS", "MIGRATIONS", "LivingStore"]
 
 CLAIM_SCAN: Final = 100
 """The most dead jobs that one `claim_next` buries on its way to a live one."""
+
+MAX_PROGRESS_EVENTS: Final = 1000
+"""Of one job: the newest stay; what the others said is in the counts of those that came later (claim C10-250)."""
+MAX_ATTEMPTS: Final = 1000
+"""Of one submission; with the bound above, the events of one job are bounded."""
 
 _LIVE: Final = "state IN ('queued', 'running', 'cancel_requested')"
 _DUE: Final = "coalesce(lease_until, ready_at)"
@@ -105,6 +114,10 @@ _SET_ASIDE: Final = (
     " ready_at = CASE WHEN typeof(ready_at) IN ('integer', 'real') THEN ready_at ELSE :now END WHERE id = :id"
 )
 _CLAIMS: Final = "SELECT count(*) FROM events WHERE job_id = ? AND kind = 'running'"
+_TOO_MANY: Final = (
+    "DELETE FROM events WHERE seq = (SELECT seq FROM events WHERE job_id = ? AND kind = 'progress'"
+    " ORDER BY seq DESC LIMIT 1 OFFSET ?)"
+)
 _ENDED: Final = "SELECT id FROM jobs WHERE ended_at IS NOT NULL AND ended_at < ? ORDER BY ended_at, id LIMIT ?"
 _KEPT: Final = "SELECT job_id FROM receipts WHERE data IS NOT NULL AND ended_at < ? ORDER BY ended_at, job_id LIMIT ?"
 _STATS: Final = (
@@ -122,6 +135,7 @@ class LivingStore(JobStore):
 
     _arguments: ClassVar = {
         **JOB_ARGUMENTS,
+        "max_attempts": (lambda value: is_whole(value, 1, MAX_ATTEMPTS), f"a whole number from 1 to {MAX_ATTEMPTS}"),
         "owner_capacity": (lambda value: value is None or is_whole(value, 1), "a whole number from 1"),
         "before": (lambda value: value is None or is_whole(value, 0), "a whole number from 0"),
         "timeout": (is_seconds, "a number of seconds"),
@@ -378,6 +392,54 @@ class LivingStore(JobStore):
             db.executemany("UPDATE receipts SET data = NULL WHERE job_id = ?", stale)
         return {"results": len(stale), "keys": len(gone)}
 
+    def release(self, job_id: int, *, now: Now) -> bool:
+        """Let a live job be due now, whatever it waits for; say whether it was waiting.
+
+        For an operator, after a clock was set back: a job waits for the moment at which it was submitted or may be
+        tried again, and a held one for the end of its lease. Whoever holds it loses it, as at the end of a lease, and
+        what he delivers is refused. Raises `JobError`: `not_found`, `bad_input`.
+        """
+        self._check(job_id=job_id, now=now)
+        with self._database.write() as db:
+            moment, job = self._read(now), self._find(db, job_id)
+            waits = job.lease_until if job.lease_until is not None else job.ready_at
+            if job.state in FINAL_STATES or waits <= moment:
+                return False
+            column = "ready_at" if job.lease_until is None else "lease_until"
+            db.execute(f"UPDATE jobs SET {column} = ? WHERE id = ?", (moment, job_id))
+            return True
+
+    def compact(self) -> dict[str, int]:
+        """Give the room of what was pruned back to the disk; return `{before, after}`, bytes of the file.
+
+        It writes the file anew, with as much free room on the disk, and holds up every writer meanwhile.
+        """
+        before = self._bytes()
+        self._database.row("VACUUM")
+        self._database.row("PRAGMA wal_checkpoint(TRUNCATE)")
+        return {"before": before, "after": self._bytes()}
+
+    def backup(self, target: str | os.PathLike[str]) -> int:
+        """Write a copy of the store as it is at one moment to a new file, while others work; return its bytes.
+
+        It is a store that can be opened as it is. Raises `StoreError` (`store_unavailable`): the file is there already,
+        or it cannot be written, and then nothing is left of it.
+        """
+        try:
+            name = os.fsdecode(target)
+            open(name, "xb").close()
+        except (OSError, TypeError, ValueError) as error:
+            raise StoreError("store_unavailable", "the target is there already, or cannot be made") from error
+        try:
+            self._database.row("VACUUM INTO ?", (name,))
+            return os.path.getsize(name)
+        except BaseException:
+            os.unlink(name)
+            raise
+
+    def _bytes(self) -> int:
+        return int(self._database.row("PRAGMA page_count")[0] * self._database.row("PRAGMA page_size")[0])
+
     def stats(self, *, now: Now) -> dict[str, dict[str, Any]]:
         """Return, for each owner with live work, `{queued, running, cancel_requested, expired, oldest_wait}`.
 
@@ -430,6 +492,14 @@ class LivingStore(JobStore):
         db.execute(_SET_ASIDE, {"now": now, "claims": claims, "id": job_id})
         self._tell(db, job_id, claims, "failed", {"error": "damaged"}, now)
         return "damaged"
+
+    def _tell(
+        self, db: sqlite3.Connection, job_id: int, attempt: int, kind: str, detail: object, now: float | None
+    ) -> None:
+        """Write an event; of a job's progress the newest `MAX_PROGRESS_EVENTS` stay, so no log grows for ever."""
+        super()._tell(db, job_id, attempt, kind, detail, now)
+        if kind == "progress":
+            db.execute(_TOO_MANY, (job_id, MAX_PROGRESS_EVENTS))
 
     def _move(self, db: sqlite3.Connection, job: Job, state: str, now: float | None, **columns: Any) -> str:
         """Give a job another state as the chapter's store does, and note when it ended."""
