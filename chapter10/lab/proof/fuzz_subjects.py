@@ -869,7 +869,9 @@ NOT_FUZZED: Final[dict[str, tuple[str, ...]]] = {
         "Arguments", "is_unicode", "milliseconds", "need_transaction", "are_names", "are_words", "is_label",
         "is_string", "is_text", "is_whole",
     ),
-    "it wires parts together that are fuzzed by themselves": ("Gateway", "invoke_tool", "saga_demonstration"),
+    "it wires parts together that are fuzzed by themselves": (
+        "Gateway", "invoke_tool", "saga_demonstration", "ToolRegistry.tool",
+    ),
     "it starts or stops processes": ("ChildProcess", "ChildContext", "serve", "stop_process", "sigterm_is_a_request"),
     "it only carries what was found, and is made by its module": (
         "Ending", "Job", "Outcome", "Invocation", "Statistics", "Update", "ExecutorStatistics", "ToolState",
@@ -882,6 +884,7 @@ NOT_FUZZED: Final[dict[str, tuple[str, ...]]] = {
 
 NOT_FUZZED_MODULES: Final[dict[str, str]] = {
     "lab": "a laboratory: programs for learning and proof, no boundary",
+    "companions.schemas.hints": "it reads the program's own functions when the program starts",
     "companions.schemas.schema_rules": "made by compile_schema, which is fuzzed with all of them",
     "experiments": "a program that writes reports",
     "quickstart": "a program",
