@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+import sqlite3
 import tempfile
 from collections.abc import Callable, Iterable
+from contextlib import closing
 from pathlib import Path
 from typing import Any, ClassVar, Final, NamedTuple
 
@@ -71,7 +73,7 @@ def _several_ended(store: JobStore) -> None:
 
 
 _BATCH: Final = [("k", AUGUST), ("l", JULY), ("k", AUGUST)]
-_SWEPT: Final = {"deadline_exceeded": 1, "attempts_exhausted": 1, "cancelled": 1, "skipped": 0}
+_SWEPT: Final = {"deadline_exceeded": 1, "attempts_exhausted": 1, "cancelled": 1, "damaged": 0, "skipped": 0}
 _NOTHING: Final = dict.fromkeys(_SWEPT, 0)
 
 WRITES: Final = (
@@ -211,6 +213,12 @@ class JobTestCase(FolderTestCase):
         if isinstance(store, LivingStore):
             calls.append(lambda: store.renew(*given, now=now))
         return calls
+
+    def damage(self, change: str) -> None:
+        """Change the file behind the store's back, as a disk or another program does."""
+        with closing(sqlite3.connect(self.path, isolation_level=None)) as db:
+            db.execute("PRAGMA ignore_check_constraints=ON")
+            db.execute(change)
 
     def contents(self) -> Contents:
         """Return every row, as another connection sees it."""

@@ -602,7 +602,7 @@ class Opening(DatabaseTestCase):
         self.assertEqual([], database.rows("SELECT * FROM last"))
 
     def test_the_journal_is_wal_where_the_file_system_has_it(self) -> None:
-        """A new file is in WAL mode; one that was put back to the rollback journal works as well."""
+        """A new file is in WAL mode; one that was put back to the rollback journal works in either mode."""
         with closing(sqlite3.connect(self.folder / "probe.db")) as probe:
             expected = probe.execute("PRAGMA journal_mode=WAL").fetchone()
         database = self.open()
@@ -611,7 +611,8 @@ class Opening(DatabaseTestCase):
         database.close()
         again = self.open()
         insert(again, "a")
-        self.assertEqual((("delete",), ["a"]), (again.row("PRAGMA journal_mode"), self.names()))
+        kept = expected if self.make is FairDatabase else ("delete",)  # which asks for it at every opening (D7)
+        self.assertEqual((kept, ["a"]), (again.row("PRAGMA journal_mode"), self.names()))
 
     def test_what_a_burst_of_writes_left_of_the_journal_is_given_back(self) -> None:
         """The journal file is cut to 16 MiB when it starts anew, in every connection, also of an old file."""

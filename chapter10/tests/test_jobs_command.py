@@ -30,7 +30,22 @@ SALES = (
 )
 
 
-VERBS = ("submit", "work", "status", "watch", "events", "cancel", "result", "list", "sweep", "prune", "stats")
+VERBS = (
+    "submit",
+    "work",
+    "status",
+    "watch",
+    "events",
+    "cancel",
+    "result",
+    "list",
+    "sweep",
+    "prune",
+    "compact",
+    "backup",
+    "release",
+    "stats",
+)
 
 
 class Terminal(io.StringIO):
@@ -350,6 +365,75 @@ class Upkeep(CommandTestCase):
         """No job, no worker, no log."""
         self.assertEqual(self.json("stats")["totals"]["oldest_wait"], None)
         self.assertFalse(os.path.exists(log_path(self.path)))
+
+
+class WhatOperatorsMeet(CommandTestCase):
+    """Stores in memory, links, names that would make lines, clocks that were set back, files that do not shrink."""
+
+    def test_a_store_that_ends_with_the_command_is_usage(self) -> None:
+        """No job is accepted that is gone when the number is read."""
+        submit = ("submit", "--month", "2026-08", "--sales", self.sales, "--db", ":memory:")
+        self.assertEqual(self.run_jobs(*submit, db=False), 2)
+        self.assertEqual(self.run_jobs("work", "--drain", "--db", ":memory:", db=False), 2)
+
+    def test_a_link_to_a_store_is_that_store(self) -> None:
+        """What was worked off by way of a link is read by the file's own name, tables and log too."""
+        link = self.folder / "link.db"
+        link.symlink_to(self.path)
+        self.submit_export()
+        self.assertEqual(self.run_jobs("work", "--drain", "--db", link, db=False), 0)
+        self.assertEqual(self.run_jobs("result", 1, "--table", "day"), 0)
+        self.assertEqual(log_path(link), log_path(self.path))
+
+    def test_a_name_makes_no_line_of_its_own(self) -> None:
+        """What somebody chose is shown with its control characters spelled out, on standard error too."""
+        self.submit_export("--owner", "x\nqueued: 999\x1b[2J")
+        self.run_jobs("stats")
+        self.assertEqual([line for line in self.said.splitlines() if line.startswith("queued")], ["queued: 1"])
+        self.assertIn("owner x\\nqueued: 999\\x1b[2J: queued 1", self.said)
+        self.run_jobs("status", 1, "--db", f"{self.folder}/no\nsuch", db=False)
+        self.assertEqual(self.errors.count("\n"), 1)
+
+    def test_an_operator_releases_what_waits_for_a_wrong_clock(self) -> None:
+        """After a step back a job would wait for an hour."""
+        self.submit_export()
+        self.clock.advance(-500)
+        self.assertEqual(self.json("release", 1), {"id": 1, "released": True})
+        self.assertEqual(self.work(), 0)
+        self.assertEqual(self.json("status", 1)["state"], "succeeded")
+        self.assertEqual(self.run_jobs("release", 1), 1)
+        self.assertEqual(self.said, "job 1 was not waiting; nothing was changed\n")
+
+    def test_prune_ends_when_nothing_is_left_and_says_how_the_file_shrinks(self) -> None:
+        """However many batches that takes; `compact` then gives the room back."""
+        for number in range(5):
+            self.submit_export("--key", number)
+        self.work()
+        self.clock.advance(100)
+        prune = ("prune", "--results-older", 1, "--keys-older", 1, "--limit", 1)
+        self.run_jobs(*prune)
+        self.assertIn("keys removed: 5\nfiles removed: 5\n", self.said)
+        self.assertIn("`compact` gives the room back", self.said)
+        self.assertEqual(set(self.json("compact")), {"before", "after"})
+        self.run_jobs("compact")
+        self.assertRegex(self.said, r"^[0-9]+ bytes before, [0-9]+ after\n$")
+
+    def test_a_backup_is_a_store(self) -> None:
+        """It is made once, and a command reads it as it reads the first."""
+        self.submit_export()
+        copy = self.folder / "copy.db"
+        self.assertEqual(self.json("backup", copy), {"file": str(copy), "bytes": copy.stat().st_size})
+        self.assertEqual(self.run_jobs("status", 1, "--db", copy, db=False), 0)
+        self.assertEqual(self.run_jobs("backup", copy), 3)
+
+    def test_damage_is_the_machines_fault(self) -> None:
+        """No traceback, and exit code 3 with the row that is damaged."""
+        self.submit_export()
+        self.work()
+        self.damage("UPDATE receipts SET data = replace(data, '6000', '9000')")
+        self.assertEqual(self.run_jobs("result", 1), 3)
+        self.assertEqual(self.errors, "store_unavailable: damaged: the result of job 1\n")
+        self.damage("UPDATE receipts SET data = replace(data, '9000', '6000')")
 
 
 class Watching(CommandTestCase):

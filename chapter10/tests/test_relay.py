@@ -24,7 +24,7 @@ from chapter10.companions.effects.relay import Relay, upkeep
 from chapter10.companions.retrying.circuit_breaker import CircuitBreaker, CircuitOpenError
 from chapter10.lab.effect_scenes.outage_day import BOUND_S, day
 from chapter10.tests.support import ManualClock
-from chapter10.tests.virtual_time import VirtualLoop, run_virtual
+from chapter10.tests.virtual_time import VirtualLoop, pause, run_virtual
 
 Sender = Callable[..., Awaitable[None]]
 HOUR = 3600.0
@@ -37,8 +37,8 @@ class Place:
         self.loop, self.began = loop, loop.time()
         delay = growing_delay(random=lambda: 0.5)
         self.outbox = Outbox(":memory:", clock=loop.time, delay=delay, **options)
-        pause = growing_delay(max_s=30, random=lambda: 0.5)
-        self.relay = Relay(self.outbox, send, clock=loop.time, pause=pause, interval_s=interval_s)
+        wait = growing_delay(max_s=30, random=lambda: 0.5)
+        self.relay = Relay(self.outbox, send, clock=loop.time, pause=wait, interval_s=interval_s)
 
     def record(self, *event_ids: str, topic: str = "t", key: str | None = None) -> None:
         with self.outbox.database.write() as db:
@@ -58,7 +58,7 @@ class Place:
     async def for_s(self, seconds: float) -> None:
         """Run the relay for so long."""
         async with self.running():
-            await asyncio.sleep(seconds)
+            await pause(seconds)
 
     def states(self) -> dict[str, int]:
         rows = self.outbox.database.rows("SELECT status, count(*) FROM outbox GROUP BY status")
@@ -168,7 +168,7 @@ class WhoseFaultTest(unittest.TestCase):
         async def play(loop: VirtualLoop) -> None:
             async def send(topic: str, payload: str, *, key: str) -> None:
                 try:
-                    await asyncio.sleep(100)
+                    await pause(100)
                 except asyncio.CancelledError:
                     return  # it was done at the last moment
 
@@ -189,7 +189,7 @@ class WhoseFaultTest(unittest.TestCase):
             place.record("e0", "e1", "e2")
             await place.relay.run_pass()
             self.assertTrue((await place.relay.run_pass()).paused)
-            await asyncio.sleep(5)
+            await pause(5)
             self.assertEqual(PassReport(claimed=1, sent=1), await place.relay.run_pass())
             self.assertEqual(2, (await place.relay.run_pass()).claimed)
             self.assertEqual(["e1", "e2"], got)
@@ -230,11 +230,11 @@ class HangingTest(unittest.TestCase):
                         got.append(loop.time() - place.began)
                         return
                     try:
-                        await asyncio.sleep(HOUR)
+                        await pause(HOUR)
                     except asyncio.CancelledError:
                         if obeys:
                             raise
-                        await asyncio.sleep(HOUR)
+                        await pause(HOUR)
 
                 place = Place(loop, send)
                 place.record(*(f"bad{number}" for number in range(20)), topic="bad")
@@ -245,7 +245,7 @@ class HangingTest(unittest.TestCase):
                 self.assertGreater(place.row("bad0")[1], 0)
                 self.assertEqual("TimeoutError", place.outbox.status("bad0")["last_error"])
                 self.assertEqual(obeys, not abandoned())
-                await asyncio.sleep(2 * HOUR)  # those that were left running end
+                await pause(2 * HOUR)  # those that were left running end
 
             with self.subTest(obeys=obeys):
                 run_virtual(play)
@@ -264,8 +264,8 @@ class HangingTest(unittest.TestCase):
                 most[0] = max(most[0], sum(name.startswith("bad") for name in at_work))
                 try:
                     if topic == "bad" and not healed[0]:
-                        await asyncio.sleep(HOUR)
-                    await asyncio.sleep(0.1)
+                        await pause(HOUR)
+                    await pause(0.1)
                     got.append(key)
                 finally:
                     at_work.remove(key)
@@ -278,11 +278,11 @@ class HangingTest(unittest.TestCase):
             async with place.running():
                 for number in range(60):
                     place.record(f"good{number}", topic="good")
-                    await asyncio.sleep(3)
+                    await pause(3)
                     self.assertIn(f"good{number}", got)
                 self.assertEqual(5, most[0])
                 healed[0] = True
-                await asyncio.sleep(60)
+                await pause(60)
                 self.assertEqual(10, most[0])
                 self.assertGreater(place.states()["sent"], 900)
 
@@ -295,7 +295,7 @@ class HangingTest(unittest.TestCase):
             async def send(topic: str, payload: str, *, key: str) -> None:
                 while True:
                     try:
-                        await asyncio.sleep(40)
+                        await pause(40)
                         return
                     except asyncio.CancelledError:
                         pass
@@ -304,13 +304,13 @@ class HangingTest(unittest.TestCase):
             place.record(*(f"e{number}" for number in range(30)))
             stop = asyncio.Event()
             task = asyncio.ensure_future(place.relay.run(stop))
-            await asyncio.sleep(1)
+            await pause(1)
             stop.set()
             await task
             self.assertAlmostEqual(11.0, loop.time() - place.began, delta=0.1)
             self.assertEqual({"pending": 30}, place.states())
             self.assertEqual((("pending", 1, 0), ("pending", 0, 0)), (place.row("e9"), place.row("e10")))
-            await asyncio.sleep(100)
+            await pause(100)
 
         run_virtual(play)
 
@@ -343,14 +343,14 @@ class InFlightTest(unittest.TestCase):
             async def send(topic: str, payload: str, *, key: str) -> None:
                 now_and_most[0] += 1
                 now_and_most[1] = max(now_and_most)
-                await asyncio.sleep(0.05)
+                await pause(0.05)
                 now_and_most[0] -= 1
 
             place = Place(loop, send)
             place.record(*(f"e{number}" for number in range(200)))
             async with place.running():
                 while place.states() != {"sent": 200}:
-                    await asyncio.sleep(0.01)
+                    await pause(0.01)
                     self.assertLess(loop.time() - place.began, 1.2)
             self.assertEqual(10, now_and_most[1])
 
@@ -367,7 +367,7 @@ class InFlightTest(unittest.TestCase):
                 name, number = key.split(".")
                 self.assertNotIn(name, at_work)
                 at_work.add(name)
-                await asyncio.sleep(0.01 * (hash(number) % 7 + 1) if number.isdigit() else 0)
+                await pause(0.01 * (hash(number) % 7 + 1) if number.isdigit() else 0)
                 at_work.remove(name)
                 got.setdefault(name, []).append(int(number))
 
@@ -459,12 +459,12 @@ class CrashTest(unittest.TestCase):
             async def send(topic: str, payload: str, *, key: str) -> None:
                 if key == "suspect":
                     seen.append((key, place.states()))
-                await asyncio.sleep(5)
+                await pause(5)
 
             place = Place(loop, send)
             place.record("suspect")
             place.outbox.claim(lease_s=1)
-            await asyncio.sleep(1)
+            await pause(1)
             place.record("after")
             with place.outbox.database.write() as db:
                 db.execute("UPDATE outbox SET rank = 0 WHERE event_id = 'after'")
@@ -523,7 +523,7 @@ class UpkeepTest(unittest.TestCase):
             errors: list[Exception] = []
             more: dict[str, Any] = {"every_s": 60, "keep_s": 5, "forget_s": 7, "on_alarm": alarm}
             task = asyncio.ensure_future(upkeep(Rows(), stop, on_error=errors.append, **more))
-            await asyncio.sleep(130)
+            await pause(130)
             stop.set()
             await task
             expected = [
@@ -546,9 +546,9 @@ class UpkeepTest(unittest.TestCase):
             await place.for_s(5)
             stop = asyncio.Event()
             task = asyncio.ensure_future(upkeep(place.outbox, stop, every_s=10, keep_s=20, forget_s=100))
-            await asyncio.sleep(40)
+            await pause(40)
             self.assertEqual({"archived": 1}, place.states())
-            await asyncio.sleep(120)
+            await pause(120)
             self.assertEqual({}, place.states())
             stop.set()
             await task

@@ -2,7 +2,7 @@
 
     caller      submit, status, watch, events, result, cancel, list     speak for `--owner`
     worker      work                                                    does the jobs of every owner
-    upkeep      sweep, prune, stats                                     concern every owner
+    upkeep      sweep, prune, compact, backup, release, stats           concern every owner
 
 `--owner` stands for a trusted identity: this program believes what it is told, so let only those type it who may. A
 service takes it from its login and never from a request or a model.
@@ -13,8 +13,8 @@ lie beside it. With `--json` every answer is JSON on standard output, an error i
 
 Exit codes: 0 fine; 1 wrong (the job failed or was cancelled, it was not found, no result yet, no place in the queue,
 the patience of `watch` ended before the job); 2 usage, or nothing to start from; 3 the store is broken; 130
-interrupted. A worker that is asked to leave by SIGTERM or Ctrl-C leaves with 0; asked twice, it leaves at once with
-130, and the lease recovers its job.
+interrupted. A worker that is asked to leave by SIGTERM or Ctrl-C leaves with 0; asked twice, it leaves with 130, at
+once or as soon as SQLite has waited its second for a lock, and the lease recovers its job.
 
 Source: the chapter's interfaces of submit, status, events and result (claims C10-135 to C10-141, C10-190 to C10-194,
 C10-244 to C10-254).
@@ -65,7 +65,6 @@ from chapter10.lab.console.textio import (
 __all__ = ["default_database", "main"]
 
 _DAY: Final = 24 * 60 * 60.0
-_MAX_BATCHES: Final = 1000
 _USAGE_CODES: Final = frozenset({"invalid_submission", "bad_input", "bad_worker"})
 """Refusals of what was typed; every other refusal is about the state of things."""
 
@@ -130,11 +129,11 @@ class _Out:
         if self.as_json:
             print_json(value)
         else:
-            sys.stdout.write("".join(f"{line}\n" for line in lines))
+            sys.stdout.write("".join(f"{_one_line(line)}\n" for line in lines))
 
     def line(self, value: Mapping[str, Any], text: str) -> None:
         """One of many answers: a line at once, whatever the form."""
-        said = json.dumps(value, ensure_ascii=True, allow_nan=False) if self.as_json else text
+        said = json.dumps(value, ensure_ascii=True, allow_nan=False) if self.as_json else _one_line(text)
         sys.stdout.write(said + "\n")
         sys.stdout.flush()
 
@@ -142,7 +141,7 @@ class _Out:
         if self.as_json:
             print_json({"error": code, "reason": reason})
         else:
-            sys.stderr.write(f"{code}: {reason}\n" if reason else f"{code}\n")
+            sys.stderr.write(f"{code}: {_one_line(reason)}\n" if reason else f"{code}\n")
 
     def person(self, text: str) -> list[str]:
         """A sentence for a person, if this console has the characters for it."""
@@ -151,6 +150,11 @@ class _Out:
         except UnicodeEncodeError:
             return []
         return [text]
+
+
+def _one_line(text: str) -> str:
+    """Return a text that stays on its line: no name that somebody chose makes lines or moves a cursor of its own."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
 # The caller's verbs ------------------------------------------------------------------------------
@@ -397,7 +401,7 @@ def _prune(options: argparse.Namespace, out: _Out, clock: _Clock, sleep: _Sleep)
     now = clock()
     counts = {"results": 0, "keys": 0, "files": 0}
     with _open(options) as store:
-        for _ in range(_MAX_BATCHES):
+        while True:  # what had ended before `now` gets less with each batch
             removed = store.prune(
                 now=now,
                 results_before=now - options.results_older,
@@ -408,13 +412,34 @@ def _prune(options: argparse.Namespace, out: _Out, clock: _Clock, sleep: _Sleep)
                 counts[name] += count
             if not any(removed.values()):
                 break
-    for _ in range(_MAX_BATCHES):
-        gone = remove_leftovers(_results(options), _database(options), limit=options.limit)
+    while gone := remove_leftovers(_results(options), _database(options), limit=options.limit):
         counts["files"] += gone
-        if gone == 0:
-            break
-    out.answer(counts, *(f"{name} removed: {count}" for name, count in counts.items()))
+    hint = ["the file keeps its size for what comes; `compact` gives the room back"] if counts["keys"] else []
+    out.answer(counts, *(f"{name} removed: {count}" for name, count in counts.items()), *hint)
     return EXIT_FINE
+
+
+def _compact(options: argparse.Namespace, out: _Out, clock: _Clock, sleep: _Sleep) -> int:
+    with _open(options) as store:
+        sizes = store.compact()
+    out.answer(sizes, f"{sizes['before']} bytes before, {sizes['after']} after")
+    return EXIT_FINE
+
+
+def _backup(options: argparse.Namespace, out: _Out, clock: _Clock, sleep: _Sleep) -> int:
+    with _open(options) as store:
+        size = store.backup(options.file)
+    answer = {"file": options.file, "bytes": size}
+    out.answer(answer, f"{options.file}: {size} bytes", f"the tables are not in it; they lie in {_results(options)}")
+    return EXIT_FINE
+
+
+def _release(options: argparse.Namespace, out: _Out, clock: _Clock, sleep: _Sleep) -> int:
+    with _open(options) as store:
+        waited = store.release(options.job, now=clock)
+    text = "is due now" if waited else "was not waiting; nothing was changed"
+    out.answer({"id": options.job, "released": waited}, f"job {options.job} {text}")
+    return EXIT_FINE if waited else EXIT_WRONG
 
 
 def _stats(options: argparse.Namespace, out: _Out, clock: _Clock, sleep: _Sleep) -> int:
@@ -454,7 +479,9 @@ def _refusals(database: Path) -> list[dict[str, Any]]:
 
 
 def _database(options: argparse.Namespace) -> Path:
-    return Path(options.db) if options.db else default_database(os.environ, sys.platform, Path.home())
+    """Return the store's own path: what lies beside it is found by whatever link it was reached."""
+    path = Path(options.db) if options.db else default_database(os.environ, sys.platform, Path.home())
+    return Path(os.path.realpath(path))
 
 
 def _results(options: argparse.Namespace) -> Path:
@@ -480,7 +507,7 @@ def _parser() -> argparse.ArgumentParser:
     def add(name: str, verb: Callable[..., int], text: str, *, owner: bool = False, job: bool = False) -> Any:
         sub = verbs.add_parser(name, help=text, description=text, allow_abbrev=False)
         sub.set_defaults(verb=verb, results=None)
-        sub.add_argument("--db", type=_named, help="the store's file (default: in your data folder)")
+        sub.add_argument("--db", type=_store_file, help="the store's file (default: in your data folder)")
         sub.add_argument("--json", action="store_true", help="answer in JSON")
         if owner:
             sub.add_argument("--owner", default="local", help="a trusted identity; it is believed (default: local)")
@@ -532,6 +559,10 @@ def _parser() -> argparse.ArgumentParser:
     prune.add_argument("--keys-older", type=_age, default=30 * _DAY, help="seconds since the end (default 30 days)")
     prune.add_argument("--limit", type=int, default=100, help="the most rows of one transaction (default 100)")
     prune.add_argument("--results", type=_named, help="the folder of the tables (default: beside the store)")
+    add("compact", _compact, "give the room of what was pruned back to the disk")
+    backup = add("backup", _backup, "copy the store to a new file while others work")
+    backup.add_argument("file", type=_named, help="the copy, which must not be there yet; a store like the first")
+    add("release", _release, "let a job that waits be due now, after a clock was set back", job=True)
     add("stats", _stats, "live work, waits, expired leases and refused deliveries, per owner")
     return parser
 
@@ -541,6 +572,13 @@ def _named(text: str) -> str:
     if not text:
         raise argparse.ArgumentTypeError("an empty text")
     return text
+
+
+def _store_file(text: str) -> str:
+    """Refuse what would be gone with this process."""
+    if text == ":memory:":
+        raise argparse.ArgumentTypeError("a store in memory ends with the command; name a file")
+    return _named(text)
 
 
 def _count(text: str) -> int:

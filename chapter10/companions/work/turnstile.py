@@ -44,6 +44,8 @@ comes to those that wait longest rather than to anybody.
 
     D6  Of several processes that write, none is left out for long: they take turns, where the system has the locks
         for it, and who got none within a second asks again every second. D1 to D5 hold without that.
+    D7  A file that was removed or replaced while it was open is named (`store_unavailable`, `replaced`) by the next
+        call, and nothing is written to what nobody finds any more. WAL is asked for at every opening, not once.
 
 Measured on two cores with `python -m chapter10 benchmark --area jobs`, which tells the figures.
 Source: the chapter's section on job state in the database (claim C10-153) and what it leaves open.
@@ -57,7 +59,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from chapter10.database import BUSY_SECONDS, Database, Transaction, is_busy
+from chapter10.database import BUSY_SECONDS, Database, StoreError, Transaction, is_busy
 
 try:
     import fcntl
@@ -92,6 +94,7 @@ SLICE_SECONDS: Final = 0.004
 
 _PIECE_SECONDS: Final = 1.0
 """How long SQLite waits at a time for who has no turn; then the turn is asked for again."""
+_JOURNAL_TRIES: Final = 100
 _NEVER: Final = float("-inf")
 _TRY: Final = 2 | 4  # LOCK_EX | LOCK_NB, the same numbers on every system that has `flock`
 _FREE: Final = 8  # LOCK_UN
@@ -257,7 +260,7 @@ class Turnstile:
 class FairTransaction(Transaction):
     """A transaction that takes its turn before `BEGIN IMMEDIATE` and lets the next one in after its end.
 
-    `busy_seconds`: how long it waits for the lock; `clock` measures that.
+    `busy_seconds`: how long it waits for the lock; `clock` measures that. `check()` is called with the lock in hand.
     """
 
     def __init__(
@@ -266,8 +269,10 @@ class FairTransaction(Transaction):
         turnstile: Turnstile,
         busy_seconds: float,
         clock: Callable[[], float] = time.monotonic,
+        check: Callable[[], object] = lambda: None,
     ) -> None:
         super().__init__(database)
+        self._check = check
         self._turnstile = turnstile
         self._busy_seconds = busy_seconds
         self._clock = clock
@@ -285,6 +290,10 @@ class FairTransaction(Transaction):
             self._turnstile.leave()
 
     def _begin(self) -> None:
+        self._take_lock()
+        self._check()  # with the lock: what was true before the wait may not be so any more
+
+    def _take_lock(self) -> None:
         if self._turnstile.enter():
             super()._begin()
             return
@@ -324,11 +333,22 @@ class FairDatabase(Database):
         busy_seconds: float = BUSY_SECONDS,
     ) -> None:
         self._busy_seconds = busy_seconds
+        self._file: tuple[int, int] | None = None  # device and number of the file; None: not known, or in memory
         super().__init__(path, application_id=application_id, migrations=migrations, busy_seconds=busy_seconds)
 
     def write(self) -> FairTransaction:
         """Return a context manager for one durable write transaction, with a turn. Raises as `Database.write` does."""
-        return FairTransaction(self, self._turnstile, self._busy_seconds)
+        return FairTransaction(self, self._turnstile, self._busy_seconds, check=self._check_file)
+
+    def row(self, sql: str, parameters: Sequence[object] = ()) -> Any:
+        """Return the first row of a query, or None. Raises as `Database.row` does."""
+        self._check_file()
+        return super().row(sql, parameters)
+
+    def rows(self, sql: str, parameters: Sequence[object] = ()) -> list[Any]:
+        """Return all rows of a query. Raises as `Database.rows` does."""
+        self._check_file()
+        return super().rows(sql, parameters)
 
     def close(self) -> None:
         """Close the connection and give the turn's files back. Raises as `Database.close` does."""
@@ -338,12 +358,41 @@ class FairDatabase(Database):
     def _prepare(self, application_id: int, migrations: Sequence[str]) -> None:
         self._turnstile = Turnstile(None if self.path == ":memory:" else self.path, self._busy_seconds)
         super()._prepare(application_id, migrations)
+        self._keep_journal()
+        self._file = _file_at(self.path)
+
+    def _keep_journal(self) -> None:
+        """Ask for WAL where the file has lost it: a copy made by `VACUUM INTO` has the rollback journal."""
+        for _ in range(_JOURNAL_TRIES):
+            if super().row("PRAGMA journal_mode")[0] not in ("delete", "truncate", "persist"):
+                return
+            try:
+                super().row("PRAGMA journal_mode=WAL")
+                return
+            except StoreError as error:
+                if error.code != "store_busy":  # read-only: it stays as it is
+                    return
+            with self.write():  # SQLite does not wait above; this does
+                pass
+
+    def _check_file(self) -> None:
+        """Raise `StoreError` where the path is not this file any more: what is written here would be nowhere (D7)."""
+        if self._file is not None and _file_at(self.path) != self._file:
+            raise StoreError("store_unavailable", "replaced: the file was removed, or another one lies at its path")
 
 
 def _lock(descriptor: int, operation: int) -> None:
     """Raise `BlockingIOError` when another one has the lock."""
     assert _flock is not None
     _flock(descriptor, operation)
+
+
+def _file_at(path: str) -> tuple[int, int] | None:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 def _has_a_name(descriptor: int) -> bool:

@@ -17,7 +17,6 @@ from __future__ import annotations
 import asyncio
 import errno
 import random
-import socket
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -36,7 +35,7 @@ from chapter10.companions.effects.outbox_rows import Outbox
 from chapter10.companions.effects.relay import Relay
 from chapter10.companions.retrying.circuit_breaker import CircuitOpenError
 from chapter10.database import StoreError
-from chapter10.lab.evidence.virtual_time import VirtualLoop, run_virtual
+from chapter10.lab.evidence.virtual_time import VirtualLoop, pause, run_virtual
 
 __all__ = ["BOUND_S", "DAY_S", "Day", "day", "main"]
 
@@ -57,7 +56,7 @@ _MOST: Final = {"healthy": 20, "slow": 20, "kills": 2}
 """The most messages of a receiver of this kind; 4 of any other."""
 _GONE: Final = (
     ConnectionRefusedError(),
-    socket.gaierror(-3, "temporary"),
+    OSError(errno.ENETUNREACH, "no network"),
     OSError(errno.EHOSTUNREACH, "no route"),
     CircuitOpenError(5.0),
     TransportDown("unreachable"),
@@ -134,7 +133,7 @@ class _World:
                 at = self.chance.choice((0.0, self.chance.uniform(0, DAY_S / 2)))  # many at once, or alone
                 due.append((at, name, f"{name}.{number}", name if name in self.keyed else None))
         for at, name, event_id, key in sorted(due, key=lambda line: (line[0], line[2])):
-            await asyncio.sleep(at - self.loop.time())
+            await pause(at - self.loop.time())
             kind = self.kinds[name]
             self.takes[event_id] = kind in ("healthy", "slow") or (kind == "mixed" and self.chance.random() > 0.2)
             self.recorded[event_id] = self.loop.time()
@@ -144,7 +143,7 @@ class _World:
 
     async def idle(self, seconds: float) -> None:
         """Sleep as a relay that is woken by a record: at least its interval, then until something is due."""
-        await asyncio.sleep(seconds)
+        await pause(seconds)
         self.kick.clear()
         now = self.loop.time()
         next_due, lease = self.outbox.database.row(
@@ -180,13 +179,13 @@ class _World:
                 task.cancel()
             await asyncio.gather(running, *ends, return_exceptions=True)
             self.day.relays_died += rows.dead.is_set()
-            await asyncio.sleep(1)
+            await pause(1)
 
     def sender(self, rows: _Mortal) -> Any:
         async def send(topic: str, payload: str, *, key: str) -> None:
             kind = self.kinds[topic]
             if self.takes[key]:
-                await asyncio.sleep(self.chance.uniform(0.5, 2) if kind == "slow" else 0.05)
+                await pause(self.chance.uniform(0.5, 2) if kind == "slow" else 0.05)
                 if not rows.dead.is_set():
                     self.took(key)
             elif kind == "dead":
@@ -198,11 +197,11 @@ class _World:
                 raise PermanentRefusal("gone")
             else:
                 try:
-                    await asyncio.sleep(600)
+                    await pause(600)
                 except asyncio.CancelledError:
                     if kind != "hangs on":
                         raise
-                    await asyncio.sleep(60)
+                    await pause(60)
 
         return send
 
