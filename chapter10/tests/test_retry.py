@@ -545,6 +545,44 @@ class Limits(RetryTestCase):
             self.retry(runtime)
         self.assertEqual(script.calls, 3)
 
+    def test_reads_side_by_side_leave_each_other_their_retries(self) -> None:
+        """Twenty under one layer that fail twice each all succeed at the third try, however few run at once."""
+        for at_once in (20, 3):
+            scripts = [Script(ConnectFailed(), ConnectFailed(), number) for number in range(20)]
+            places = asyncio.Semaphore(at_once)
+
+            async def read(script: Script, places: asyncio.Semaphore = places) -> Any:
+                async with places:
+                    return await self.inner(script)
+
+            async def fan_out(attempt: Attempt, scripts: list[Script] = scripts, read: Any = read) -> list[Any]:
+                return await asyncio.gather(*map(read, scripts))
+
+            self.assertEqual(list(range(20)), self.retry(fan_out))
+
+    def test_the_layer_above_has_used_what_the_most_eager_path_has(self) -> None:
+        """One of two reads fails three times, so nothing is left for another round of both."""
+        good, bad = Script("a", "b", "c"), Script(*[ConnectFailed() for _ in range(9)])
+
+        async def both(attempt: Attempt) -> list[Any]:
+            return await asyncio.gather(self.inner(good), self.inner(bad))
+
+        with self.assertRaises(ConnectFailed):
+            self.retry(both, policy=RetryPolicy(max_attempts=3))
+        self.assertEqual((1, 3), (good.calls, bad.calls))
+
+    def test_calls_one_after_the_other_on_a_path_share_its_count(self) -> None:
+        """A task that makes two calls has no more retries for them than one call has."""
+        first, second = Script(ConnectFailed(), ConnectFailed(), "a"), Script(ConnectFailed(), "b")
+
+        async def path() -> None:
+            await self.inner(first)
+            await self.inner(second)
+
+        with self.assertRaises(ConnectFailed):
+            self.retry(lambda attempt: asyncio.gather(path()), policy=RetryPolicy(max_attempts=3))
+        self.assertEqual((3, 1), (first.calls, second.calls))
+
     def test_a_layer_with_errors_of_its_own_counts_for_itself(self) -> None:
         """`new_chain` starts a count of its own, and the product is then somebody's decision."""
         script = Script(TimeoutError())

@@ -22,7 +22,8 @@ R3  The last *real* error comes out, not the reason that stopped: that is its `r
     circuit its `__context__`. An error that takes neither of the two comes out without them.
 R4  A cancel, a keyboard interrupt and an exit are never caught, never counted as a failure, never repeated.
 R5  Nested layers of retry share one count: whatever is called from inside draws on the outer layer's attempts, so
-    three layers of three tries are three calls and not twenty-seven.
+    three layers of three tries are three calls and not twenty-seven. Tasks side by side have that count each, and one
+    that lives on in the background keeps what was left when it began, once; `new_chain` cuts it off.
 R6  Every attempt of a write carries the same key, and so does the status query.
 
 What it does not do: it makes no write safe that has no key on the other side. See `companions.effects.idempotency`.
@@ -40,7 +41,8 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Final, Generic, Literal, NoReturn, Protocol, TypeVar
+from typing import Any, Final, Generic, Literal, NoReturn, Protocol, TypeVar
+from weakref import WeakKeyDictionary
 
 from chapter10.canonical import CodedError
 from chapter10.companions.basics.arguments import Arguments
@@ -303,7 +305,53 @@ class TokenBucket:
             self._tokens = min(self._tokens + tokens, float(self._capacity))
 
 
-_chain: Final[ContextVar[TokenBucket | None]] = ContextVar("retries that the outermost layer of this chain has left")
+class _Chain:
+    """The retries of an outermost layer and of all beneath it: so many on each path of calls.
+
+    Tasks side by side are paths of their own, each with what was left where they branch off, so that they do not take
+    each other's; whoever started them has used as many as the most eager of them.
+    """
+
+    def __init__(self, most: int, above: _Chain | None = None) -> None:
+        self._most = most
+        self._above = above
+        self._used = 0  # on this path alone
+        self._deepest = 0  # on the longest path through it
+        self._task = asyncio.current_task()
+        self._paths: WeakKeyDictionary[asyncio.Task[Any], _Chain] = WeakKeyDictionary()
+
+    def here(self) -> _Chain:
+        """Return the chain of the running task: this one, or the path that branches off it."""
+        task = asyncio.current_task()
+        if task is None or task is self._task:
+            return self
+        if task not in self._paths:
+            self._paths[task] = _Chain(self._most - self._used, self)
+        return self._paths[task]
+
+    def take(self) -> bool:
+        """Take a token for one retry; False if there is none on this path."""
+        if self._deepest >= self._most:
+            return False
+        self._used = self._deepest + 1
+        self._tell(self._used)
+        return True
+
+    def put_back(self) -> None:
+        """Return a token that was taken for a retry which was then not made."""
+        self._used -= 1
+        self._deepest -= 1
+
+    def succeeded(self) -> None:
+        """Earn nothing: the chain is one piece of business, however many of its calls succeed."""
+
+    def _tell(self, used: int) -> None:
+        self._deepest = max(self._deepest, used)
+        if self._above is not None:
+            self._above._tell(self._above._used + used)
+
+
+_chain: Final[ContextVar[_Chain | None]] = ContextVar("retries that the outermost layer of this chain has left")
 
 
 async def retry(
@@ -351,7 +399,7 @@ async def retry(
     for value, label in ((minimum_ms, "minimum_ms"), (min_reserve_ms, "min_reserve_ms")):
         _whole(value, label, 0, 2**31)
     outer = None if new_chain else _chain.get(None)
-    chain = TokenBucket(policy.max_attempts - 1, 0) if outer is None else outer
+    chain = _Chain(policy.max_attempts - 1) if outer is None else outer.here()
     token = _chain.set(chain)
     try:
         return await _Retry(
@@ -386,7 +434,7 @@ class _Retry(Generic[T]):
     budget: TimeLeft | None
     minimum_ms: int
     min_reserve_ms: int
-    buckets: tuple[TokenBucket, ...]
+    buckets: tuple[TokenBucket | _Chain, ...]
     breaker: Breaker | None
     key: str | None
     status: Callable[[str], Awaitable[Status[T]]] | None
@@ -395,7 +443,7 @@ class _Retry(Generic[T]):
     sleep: Sleep
     random: Callable[[], float]
     number: int = field(default=0, init=False)
-    taken: list[TokenBucket] = field(default_factory=list, init=False)
+    taken: list[TokenBucket | _Chain] = field(default_factory=list, init=False)
     """Where a token was taken for a retry that is not made yet."""
 
     async def run(self) -> T:
