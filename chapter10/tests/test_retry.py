@@ -9,11 +9,19 @@ import inspect
 import math
 import random
 import unittest
+import urllib.error
 from collections.abc import Awaitable, Callable
+from email.message import Message
 from types import SimpleNamespace
 from typing import Any
 
-from chapter10.companions.effects.idempotency import FailedFinal, IdempotencyError, IdempotencyStore, make_intent
+from chapter10.companions.effects.idempotency import (
+    FailedFinal,
+    IdempotencyError,
+    IdempotencyStore,
+    InProgressError,
+    make_intent,
+)
 from chapter10.companions.effects.messages import PermanentRefusal
 from chapter10.companions.interruption.budget import Budget, BudgetExhausted, run_within
 from chapter10.companions.retrying.adaptive_caller import AdaptiveCaller, AdaptivePolicy
@@ -39,6 +47,7 @@ from chapter10.companions.retrying.retry import (
     TimeLeft,
     TokenBucket,
     answer_within,
+    asked_wait,
     backoff_ms,
     classify,
     connect_then_read,
@@ -517,6 +526,21 @@ class Limits(RetryTestCase):
             self.retry(Script("rows"), bucket=bucket)
             self.assertEqual(bucket.tokens, expected)
 
+    def test_a_wait_that_the_other_side_asks_for_is_kept_within_the_cap(self) -> None:
+        """An error's `retry_after` or the header of an HTTP answer, where it is longer than our own wait."""
+        asked: Any = InProgressError("k", 7.0)
+        refused = urllib.error.HTTPError("http://host", 503, "", Message(), None)
+        refused.headers["Retry-After"] = "9"
+        policy = RetryPolicy(max_attempts=2, max_backoff_ms=8000)
+        grouped = ExceptionGroup("two", [ConnectFailed(), asked])
+        for error, expected in ((asked, 7.0), (refused, 8.0), (ConnectFailed(), 0.2), (grouped, 7.0)):
+            before = self.clock()
+            self.assertEqual("rows", self.retry(Script(error, "rows"), policy=policy))
+            self.assertAlmostEqual(expected, self.clock() - before)
+        refused.headers.replace_header("Retry-After", "Wed, 21 Oct 2015 07:28:00 GMT")
+        for number in (refused, *(InProgressError("k", wait) for wait in (math.nan, math.inf, -1.0, True, "1"))):  # type: ignore[arg-type]
+            self.assertEqual(0.0, asked_wait(number))
+
     async def inner(self, script: Script, **options: Any) -> Any:
         """A layer below another one, with three attempts of its own."""
         return await retry(script, effect="read", policy=THREE, sleep=self.sleep, random=lambda: 0.5, **options)
@@ -564,7 +588,7 @@ class Limits(RetryTestCase):
         """One of two reads fails three times, so nothing is left for another round of both."""
         good, bad = Script("a", "b", "c"), Script(*[ConnectFailed() for _ in range(9)])
 
-        async def both(attempt: Attempt) -> list[Any]:
+        async def both(attempt: Attempt) -> Any:
             return await asyncio.gather(self.inner(good), self.inner(bad))
 
         with self.assertRaises(ConnectFailed):

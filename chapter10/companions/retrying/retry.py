@@ -18,6 +18,7 @@ it will fail again. So the limits for connecting and for reading are two, and th
 
 R1  `max_attempts` counts every attempt, the first included (X-11).
 R2  No wait exceeds `max_backoff_ms`: the nominal wait is capped at two thirds of it, and 50 to 150 % of that is drawn.
+    A longer wait that the other side asks for (`asked_wait`) is kept, up to the same cap.
 R3  The last *real* error comes out, not the reason that stopped: that is its `retry_stop`, a note, and for an open
     circuit its `__context__`. An error that takes neither of the two comes out without them.
 R4  A cancel, a keyboard interrupt and an exit are never caught, never counted as a failure, never repeated.
@@ -41,13 +42,14 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from email.message import Message
 from typing import Any, Final, Generic, Literal, NoReturn, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
 from chapter10.canonical import CodedError
 from chapter10.companions.basics.arguments import Arguments
 from chapter10.companions.basics.blame import blame
-from chapter10.companions.basics.tasks import own
+from chapter10.companions.basics.tasks import leaves, own
 from chapter10.companions.interruption.budget import Outcome
 
 __all__ = [
@@ -74,6 +76,7 @@ __all__ = [
     "TimeLeft",
     "TokenBucket",
     "answer_within",
+    "asked_wait",
     "backoff_ms",
     "classify",
     "connect_then_read",
@@ -541,6 +544,7 @@ class _Retry(Generic[T]):
             max_ms=self.policy.max_backoff_ms,
             random=self.random,
         )
+        delay = max(delay, math.ceil(min(asked_wait(last) * 1000, self.policy.max_backoff_ms)))
         if self.budget is not None:
             # Never sleep into certain failure: the wait and one more attempt must both fit.
             if delay + max(self.minimum_ms, self.min_reserve_ms, 1) > self.budget.remaining:
@@ -645,6 +649,24 @@ def classify(error: Exception) -> Fault:
 
 
 _classify: Final = classify
+
+
+def asked_wait(error: Exception) -> float:
+    """Return the seconds that an error asks to be left alone, the most of its leaves; 0.0 if it asks for none.
+
+    Its `retry_after`, or the `Retry-After` of an HTTP answer that is a number of seconds: a date is not read, since it
+    would be compared with a clock that may be another one.
+    """
+    return max(map(_asked_wait, leaves(error)))
+
+
+def _asked_wait(error: Exception) -> float:
+    wait: Any = getattr(error, "retry_after", None)
+    headers = getattr(error, "headers", None)
+    if isinstance(headers, Message):
+        header = str(headers.get("Retry-After", ""))
+        wait = int(header) if header.isascii() and header.isdecimal() and len(header) < 10 else None
+    return float(wait) if type(wait) in (int, float) and 0 <= wait < math.inf else 0.0
 
 
 def backoff_ms(

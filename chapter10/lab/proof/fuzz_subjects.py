@@ -863,7 +863,7 @@ NOT_FUZZED: Final[dict[str, tuple[str, ...]]] = {
         "IntentRecords.doubt", "IntentRecords.doubt_in", "IntentRecords.fail_in", "IntentRecords.look",
         "IntentRecords.release", "IntentRecords.release_in", "IdempotencyStore.run_in", "Outbox.has_time",
         "Outbox.mark", "Consumer.first_time_in", "Relay.run", "Relay.wait_for", "Worker.run", "outbox_worker",
-        "at_once", "off_the_loop", "StreamingToolExecutor.is_safe", "StreamingToolExecutor.state_of",
+        "asked_wait", "at_once", "off_the_loop", "StreamingToolExecutor.is_safe", "StreamingToolExecutor.state_of",
     ),
     "it is the check itself": (
         "Arguments", "is_unicode", "milliseconds", "need_transaction", "are_names", "are_words", "is_label",
