@@ -329,7 +329,7 @@ def _stopped(store: JobStore, scene: Observer) -> dict[str, Any]:
 def _retried_to_the_end(store: JobStore, scene: Observer) -> dict[str, Any]:
     """Job 4 may run twice and fails twice; job 5 fails in a way that no repetition mends."""
     alice, first, second = (scene.of(actor, store) for actor in ("alice", "worker A", "worker B"))
-    scene.begin("作业 4 与 5：重试耗尽与不可重试 / jobs 4 and 5: no attempt left, no attempt worth it")
+    scene.begin("作业 4：重试耗尽 / job 4: no attempt left")
     job_id = alice.submit("alice", "retried-report", {"month": "2026-08"}, now=0, max_attempts=2)
     attempt = first.claim(job_id, now=1)
     first.fail(job_id, attempt, "temporary", now=2, retry_after=3)
@@ -337,6 +337,7 @@ def _retried_to_the_end(store: JobStore, scene: Observer) -> dict[str, Any]:
     attempt = second.claim(job_id, now=5)
     second.fail(job_id, attempt, "temporary", now=6, retry_after=3)
     retried = alice.get("alice", job_id)
+    scene.begin("作业 5：不可重试 / job 5: no attempt worth it")
     job_id = alice.submit("alice", "refused-report", {"month": "2026-08"}, now=0)
     attempt = first.claim(job_id, now=1)
     first.fail(job_id, attempt, "bad_input", now=2)

@@ -97,8 +97,13 @@ def defaults(function: Any) -> dict[str, Any]:
 
 
 def child_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the environment of a child that imports this package from any working folder."""
+    """Return the environment of a child that imports this package from any working folder and speaks UTF-8.
+
+    On a Chinese Windows a child would speak code page 936 and its reader would not understand it; a test of a console
+    says which one in `extra`.
+    """
     environment = dict(os.environ)
+    environment["PYTHONIOENCODING"] = "utf-8"
     environment["PYTHONPATH"] = str(TOP)
     environment.setdefault("TMPDIR", tempfile.gettempdir())
     environment.update(extra or {})

@@ -20,6 +20,7 @@ from unittest import mock
 
 from chapter10.companions.effects import intents
 from chapter10.companions.effects.inbox import Consumer
+from chapter10.companions.finding.ranking import Ranking
 from chapter10.companions.interruption.budget import Budget
 from chapter10.companions.retrying import retry as retry_module
 from chapter10.companions.retrying.circuit_breaker import CircuitBreaker
@@ -31,7 +32,7 @@ from chapter10.lab.console.textio import text_lanes
 from chapter10.lab.effect_scenes.mail import _PLANS
 from chapter10.lab.evidence.evidence import Scene
 from chapter10.lab.guessing import areas
-from chapter10.lab.guessing.predict import Area, Question, predict
+from chapter10.lab.guessing.predict import Area, Question, predict, reason_for
 from chapter10.lab.proof.claims import ids_in, read_claims
 from chapter10.lab.reader.companion_experiments import AREAS, GROUPS
 from chapter10.tests.shared import companion_run as run
@@ -77,6 +78,16 @@ class _Dated(ResultBudget):
         return [{"role": "user", "content": [{"type": "text", "text": f"request {self._number}"}]}, *sent], report
 
 
+class _Shared(Ranking):
+    """Counts over all tools and leaves out of the list what may not be seen."""
+
+    def search(self, query: str, grants: Any, limit: int = 3) -> list[dict[str, Any]]:
+        tools = self.catalog.tools
+        everything = {tool.permission for tool in tools.values()}
+        cards = super().search(query, everything, 1000)
+        return [card for card in cards if tools[card["name"]].permission in grants][:limit]
+
+
 class _CancelledWhenNobodyWaits(LivingStore):
     """Cancels the job of a caller who has waited long enough."""
 
@@ -111,7 +122,11 @@ def _without_a_fingerprint(*arguments: Any, **options: Any) -> intents.Intent:
 
 def scene_of(group: str) -> ModuleType:
     """The module of a group."""
-    room = "tool_scenes" if group in {"schema", "registry", "orchestration", "results", "turn"} else "effect_scenes"
+    room = (
+        "tool_scenes"
+        if group in {"schema", "registry", "orchestration", "results", "turn", "ranking"}
+        else "effect_scenes"
+    )
     return importlib.import_module(f"chapter10.lab.{room}.{group}")
 
 
@@ -124,6 +139,7 @@ def without_a_rule(group: str) -> AbstractContextManager[Any]:
         "registry": ("ToolRegistry", _OncePermitted),
         "results": ("PREVIEW_CHARS", 0),
         "turn": ("ResultBudget", _Dated),
+        "ranking": ("Ranking", _Shared),
         "clocks": ("LivingStore", _CancelledWhenNobodyWaits),
         "interruption": ("checked", _never_looks),
         "retry": ("retry", _each_layer_for_itself),
@@ -243,7 +259,7 @@ class WhatIsSaid(unittest.TestCase):
             with self.subTest(group=group):
                 self.assertIn(len(area.scene), (2, 3, 4, 5))
                 for asked in area.questions:
-                    for half in asked.reason:
+                    for half in reason_for(asked, run(group)[0]):
                         self.assertIn(len(half.split("\n")), (2, 3, 4), half)
                         self.assertLessEqual(max(map(len, half.split("\n"))), 110, half)
 

@@ -23,6 +23,7 @@ from unittest import mock
 
 from chapter10.experiments import GROUPS
 from chapter10.lab.console.strings import Text
+from chapter10.lab.console.textio import display_width
 from chapter10.lab.console.workplace import read_text
 from chapter10.lab.exercises.__main__ import headings_of, main
 from chapter10.lab.exercises.book import CODE, CONCEPT, DESIGN, EXERCISES, STEPS, Exercise
@@ -178,6 +179,10 @@ def is_known(command: str) -> bool:
     return False
 
 
+def _made(statement: str, connection: Connection) -> Any:
+    return connection.execute(statement)
+
+
 class TheChecks(unittest.TestCase):
     """Each stub is unsolved, each answer passes, each known-wrong file fails where it says."""
 
@@ -254,6 +259,16 @@ class TheChecks(unittest.TestCase):
             ("ex08_swallows_the_cancel.py", "call-A"),
         ):
             self.assertIn(words, drawn[name])
+        for name, lanes in drawn.items():
+            self.assertLessEqual(max(map(display_width, lanes.splitlines()), default=0), 76, name)
+
+    def test_a_long_statement_in_the_lanes_is_shown_or_says_that_it_is_cut(self) -> None:
+        """Nobody takes a part of it for the whole."""
+        for length, shown in ((90, "x" * 80), (900, "...")):
+            made = "SELECT '" + "x" * length + "'"
+            _, bad = every_order(lambda _: None, [partial(_made, made)] * 2, lambda *_: "bad")
+            assert bad is not None
+            self.assertIn(shown, bad.events[0].what)
 
 
 class TheJudge(FolderTestCase):

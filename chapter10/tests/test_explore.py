@@ -324,6 +324,7 @@ class TheCommand(unittest.TestCase):
         self.assertIn("worker A", text)
         self.assertIn("finish job 1, attempt 1", text)
         self.assertIn("C10-229", text)
+        self.assertLessEqual(max(map(len, text.splitlines()[4:])), 80)
 
     def test_a_mark_that_is_gone_is_one_line(self) -> None:
         """Exit 1 and what the mark's error says, whether a guard is taken out or the page is compared."""

@@ -10,7 +10,7 @@ import json
 import os
 import re
 import unittest
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -22,13 +22,23 @@ from chapter10.__main__ import COMMANDS
 from chapter10.catalog import Catalog, CatalogError, Grants, Tool
 from chapter10.experiments import GROUPS
 from chapter10.jobs import JobStore
-from chapter10.lab.console.strings import Text
-from chapter10.lab.console.textio import Event
+from chapter10.lab.console.strings import Text, say
+from chapter10.lab.console.textio import Event, display_width
 from chapter10.lab.evidence.evidence import Scene
 from chapter10.lab.exercises.book import EXERCISES
 from chapter10.lab.guessing import questions
-from chapter10.lab.guessing.predict import NO_GUESS, Area, Question, field_of, place_of, predict, read_answers
-from chapter10.lab.guessing.predictions import AREAS
+from chapter10.lab.guessing.predict import (
+    NO_GUESS,
+    Area,
+    Outcome,
+    Question,
+    field_of,
+    place_of,
+    predict,
+    read_answers,
+    reason_for,
+)
+from chapter10.lab.guessing.predictions import AREAS, area_of, asked_about
 from chapter10.lab.histories.guards import guard_named, store_without
 from chapter10.lab.reader import guess
 from chapter10.lab.reader.companion_experiments import AREAS as COMPANION_AREAS
@@ -127,6 +137,10 @@ def every_area() -> Iterator[tuple[Area, Mapping[str, Any]]]:
         yield area, companions()[name]
 
 
+def _outcome(result: Any) -> Callable[[], Outcome]:
+    return lambda: (result, [])
+
+
 class TheQuestions(unittest.TestCase):
     """Data: complete, right, and pointing at what exists."""
 
@@ -178,7 +192,7 @@ class TheQuestions(unittest.TestCase):
         }
         expected = {"schema": "bab", "registry": "bab", "orchestration": "bab", "results": "baa", "turn": "caa"}
         expected |= {"clocks": "cbb", "budget": "cbc", "interruption": "bab", "retry": "dab", "breaker": "aab"}
-        expected |= {"idempotency": "cc", "outbox": "aba", "mail": "cca"}
+        expected |= {"idempotency": "cc", "outbox": "aba", "mail": "cca", "ranking": "bbc"}
         self.assertEqual(letters, expected)
 
     def test_other_flags_give_other_letters(self) -> None:
@@ -189,6 +203,47 @@ class TheQuestions(unittest.TestCase):
             (GROUPS["failures"](3), AREAS["failures"].questions[0], "a"),
         ):
             self.assertEqual(question.truth(result), letter)
+
+    def test_what_is_said_is_true_of_the_run_with_its_options(self) -> None:
+        """Scene, questions and reasons speak of the limit, the query, the month and the lease of this very run."""
+        for group, asked, said_of_it, never in (
+            ("concurrency", {"limit": 1}, ("at most 1 at once", "limit 1:", "One worker"), ("limit 2", "Two workers")),
+            ("concurrency", {"limit": 3}, ("at most 3 at once", "limit 3:", "three workers"), ("limit 2",)),
+            ("concurrency", {"limit": 9}, ("at most 9 at once", "limit 9:", "three workers"), ("The first two",)),
+            ("boundaries", {"query": "订单"}, ("out of sight: 1", "one tool"), ("only the first", "same score")),
+            ("boundaries", {"query": "退款"}, ("out of sight: 1", "none has a word"), ("状态",)),
+            ("boundaries", {"query": "订单 状态"}, ("stands first", "highest"), ("decides no tie",)),
+            ("boundaries", {"query": "{x}"}, ("The query {x}:", "none has a word"), ("out of sight",)),
+            ("lifecycle", {"month": "2026-07"}, ("1 sale;", "Progress says 1/1"), ("August", "3/3")),
+            ("lifecycle", {"month": "2026-01"}, ("no sale", "After the claim"), ("August", "3/3")),
+            ("failures", {"lease": 1}, ("a lease of 1,", "B claims the same job"), ("a lease of 2",)),
+            ("failures", {"lease": 3}, ("a lease of 3;", "The lease ends at 4"), ("B claims", "falls silent")),
+            ("catalog", {"query": "火星"}, ("is 火星", "The entry is in every"), ("付过款", "its parameters")),
+            ("catalog", {"grants": frozenset()}, ("this identity: -",), ("reads orders",)),
+        ):  # fmt: skip
+            result = GROUPS[group](**asked)
+            area = asked_about(area_of(group, asked), result)
+            out = io.StringIO()
+            predict(area, _outcome(result), answers=["-"] * len(area.questions), out=out)
+            text = out.getvalue().partition("change one thing")[0]
+            with self.subTest(group=group, asked=asked):
+                for words in said_of_it:
+                    self.assertIn(words, text)
+                for words in never:
+                    self.assertNotIn(words, text)
+                self.assertNotIn("none of the options", text)
+                self.assertEqual(area.change[0], f"python -m chapter10.experiments --group {group} --predict")
+                for language in ("zh", "en"):
+                    for question in area.questions:
+                        self.assertTrue(reason_for(question, result).in_language(language))
+                        self.assertTrue(names_a_test(question.test))
+
+    def test_what_no_option_answers_is_not_asked(self) -> None:
+        """Two options with the same number would both be right."""
+        result = GROUPS["catalog"](limit=50, grants={"archive:read"})
+        area = area_of("catalog", {"limit": result["discoverable"], "grants": {"archive:read"}})
+        self.assertEqual(area.questions[0].truth(result), "")
+        self.assertEqual([question.name for question in asked_about(area, result).questions], ["share", "part"])
 
     def test_what_no_option_names_is_said_to_be_none(self) -> None:
         """A truth may be empty; it never invents a letter."""
@@ -449,6 +504,21 @@ class TheCommand(FolderTestCase):
                         self.assertIn(question.section, text)
             self.assertEqual(json.loads(said(experiments.main, "--group", group)), guarded(group))
 
+    def test_lanes_fit_in_a_terminal_and_time_goes_on(self) -> None:
+        """No line of a picture is wider than eighty places, and none goes back in time."""
+        for group in AREAS:
+            for language in ("zh", "en"):
+                text = said(guess.main, group, "--answers", "a", "--no-save", "--lang", language)
+                head, foot = say("predict.timeline", language), say("predict.compare", language)
+                picture = text.partition(head)[2].partition(foot)[0]
+                self.assertTrue(picture)
+                self.assertLessEqual(max(map(display_width, picture.splitlines())), 80)
+            scene = Scene()
+            GROUPS[group](scene=scene)
+            for title, events in scene.parts:
+                times = [event.t for event in events]
+                self.assertEqual(times, sorted(times), title)
+
     def test_a_program_without_a_terminal_ends_with_0(self) -> None:
         """Nothing is asked, nothing is kept, and any console can show it."""
         for encoding in ("utf-8", "ascii"):
@@ -473,6 +543,18 @@ class TheCommand(FolderTestCase):
             "--lang", "en",
         )  # fmt: skip
         self.assertIn("at most?   -> same", text)
+
+    def test_a_mistake_is_said_before_a_question(self) -> None:
+        """Nothing is printed about a run that cannot be made."""
+        for rest in (["concurrency", "--limit", "0"], ["lifecycle", "--month", "x"], ["failures", "--lease", "0"]):
+            out = io.StringIO()
+            with (
+                contextlib.redirect_stdout(out),
+                contextlib.redirect_stderr(io.StringIO()),
+                self.assertRaises(SystemExit) as caught,
+            ):
+                guess.main(rest)
+            self.assertEqual((caught.exception.code, out.getvalue()), (2, ""))
 
     def test_a_companion_group_asks_before_it_runs(self) -> None:
         """Every one has questions; one that had none would be refused with the names of those that have."""

@@ -688,7 +688,7 @@ class Limits(RetryTestCase):
         for error in (
             TimeoutError(), ConnectionResetError(), OSError(), RuntimeError(), ConnectFailed(), ReadTimedOut(),
             ReadTimedOut(whole_limit=False), ConnectTimedOut(whole_limit=False), TypeError(), ValueError(), KeyError(),
-            AttributeError(), ZeroDivisionError(), AssertionError(),
+            AttributeError(), ZeroDivisionError(), AssertionError(), CircuitOpenError(1.0),
         ):  # fmt: skip
             with self.subTest(error=error):
                 breaker = CircuitBreaker(clock=self.clock)

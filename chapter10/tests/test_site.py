@@ -206,7 +206,7 @@ class TheGroups(unittest.TestCase):
     def test_the_answers_are_worked_out_from_the_run(self) -> None:
         """One question of `--predict` each, folded, with the letter that the run gives."""
         details = [attributes for tag, attributes in read().tags if tag == "details"]
-        self.assertEqual(details, [{}] * sum(len(area.questions) for area in AREAS.values()))
+        self.assertEqual(details, [{}] * sum(len(area.questions) + 1 for area in AREAS.values()))
         for group, area in AREAS.items():
             figures = runs()[group][0]
             letters = [question.truth(figures) for question in area.questions]
@@ -229,6 +229,23 @@ class TheGroups(unittest.TestCase):
             for before, after in seen:
                 self.assertIn(f"<code>{before} -&gt; {after}</code>", section)
         self.assertTrue(runs()["failures"][1].transitions)
+
+    def test_nothing_that_happened_stands_open_beside_a_question(self) -> None:
+        """Lanes, pictures, figures and answers are folded: what is left is what a reader may know before a guess."""
+        for tag in ("lanes", "wide", "truth", "<table"):
+            self.assertIn(tag, text())
+        body = text().partition("<body>")[2]
+        while "<details>" in body:
+            body = re.sub(r"<details>(?:(?!<details>).)*?</details>", "", body, flags=re.DOTALL)
+        for tag in ("lanes", "wide", "truth", "<table"):
+            self.assertNotIn(tag, body)
+
+    def test_the_picture_of_states_has_those_that_were_seen(self) -> None:
+        """No box stands there that no arrow reaches."""
+        for group, (_, scene) in runs().items():
+            section = text().partition(f'<section id="{group}">')[2].partition("</section>")[0]
+            seen = {state for before, after, _ in scene.transitions for state in (before, after) if state}
+            self.assertEqual(section.count('rx="7"'), len(seen))
 
     def test_the_bars_are_of_one_scale(self) -> None:
         """The path on demand is as much narrower as it has fewer bytes."""

@@ -36,7 +36,9 @@ def texts() -> dict[str, Text]:
         found |= {f"{area.name}.scene.{number}": text for number, text in enumerate(area.scene)}
         for question in area.questions:
             name = f"{area.name}.{question.name}"
-            found |= {f"{name}.ask": question.ask, f"{name}.reason": question.reason}
+            found[f"{name}.ask"] = question.ask
+            if isinstance(question.reason, Text):
+                found[f"{name}.reason"] = question.reason
             found |= {f"{name}.{letter}": text for letter, text in question.options.items()}
     for exercise in EXERCISES.values():
         found[f"exercise.{exercise.number}"] = exercise.title

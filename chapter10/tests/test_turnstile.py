@@ -416,7 +416,8 @@ class WithoutATurn(TurnstileTestCase):
                 raise busy
 
         connection, queue = mock.Mock(in_transaction=False, execute=execute), mock.Mock(enter=entered)
-        self.refused("store_busy", FairTransaction(connection, queue, 20, clock).__enter__)
+        database = mock.Mock(connection=connection, _owner=None)
+        self.refused("store_busy", FairTransaction(database, queue, 20, clock).__enter__)
         waits = [sql.partition("=")[2] for sql in said if sql.startswith("PRAGMA busy_timeout")]
         self.assertEqual(["1000", "1000", "5000", "20000"], waits)
 
@@ -426,7 +427,7 @@ class WithoutATurn(TurnstileTestCase):
         queue = mock.Mock(enter=mock.Mock(return_value=False))
         broken = mock.Mock(in_transaction=False)
         broken.execute = mock.Mock(side_effect=[None, sqlite3.OperationalError("disk I/O error"), None, None])
-        with mock.patch.object(database, "connection", broken), mock.patch.object(database, "_turnstile", queue):
+        with mock.patch.object(database, "_connection", broken), mock.patch.object(database, "_turnstile", queue):
             self.refused("store_unavailable", write, database, "a")
         self.assertEqual(1, queue.enter.call_count)
         said = [call.args[0] for call in broken.execute.mock_calls]

@@ -44,7 +44,8 @@ from typing import Final, Generic, Literal, NoReturn, Protocol, TypeVar
 
 from chapter10.canonical import CodedError
 from chapter10.companions.basics.arguments import Arguments
-from chapter10.companions.basics.tasks import leaves, own
+from chapter10.companions.basics.blame import blame
+from chapter10.companions.basics.tasks import own
 
 __all__ = [
     "CONNECT_RANGE_MS",
@@ -107,8 +108,6 @@ _MAX_DOUBLINGS: Final = 40
 """Past this no wait grows any more; it keeps 2 ** n from growing without bound."""
 _GRACE_S: Final = 1.0
 """Seconds that an attempt has to stop after its time-out."""
-_CALLER_MISTAKES: Final = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, AssertionError)
-"""No failures of the dependency. The breaker judges in the same way; a test holds the two together (X-52)."""
 
 
 class RetryError(CodedError, ValueError):
@@ -332,7 +331,7 @@ async def retry(
     of a dependency. `breaker`: asked for a permit for each attempt. `key`, `status`: the intent's key, and a query
     under that key; both are needed to repeat a reversible write whose outcome is unknown. `classify`: what a failed
     attempt means, see the function. `is_failure`: whether an error is the dependency's fault and counts for the
-    breaker; by default every error but a mistake of the caller and a time-out with `whole_limit = False`. `new_chain`:
+    breaker; by default what `companions.basics.blame` puts on the other side. `new_chain`:
     this layer owns another range of errors than the layers around it, or is a task that outlives them, and counts its
     own attempts. `random`: draws from 0 up to, not including, 1.
 
@@ -448,7 +447,7 @@ class _Retry(Generic[T]):
             self.stop(last, reason)
 
     def book(self, permit: Permit | None, error: Exception) -> Fault:
-        """Say what a failed attempt means, and give its permit a verdict in every case."""
+        """Say what a failed attempt means, and give its permit a judgement in every case."""
         failure = False
         try:
             fault = self.classify(error)
@@ -582,24 +581,16 @@ def may_retry(effect: Effect, fault: Fault, *, has_key: bool = False, not_done: 
 
 
 def classify(error: Exception) -> Fault:
-    """Return what an error says about the attempt, by its type alone.
+    """Return what an error says about the attempt, as `companions.basics.blame` knows it.
 
-    `not_sent`: `ConnectFailed`, `ConnectTimedOut`, `ConnectionRefusedError`. `unknown`: other time-outs and lost
-    connections. `permanent`: everything else. A group is what its worst leaf is, in the order permanent, unknown,
-    not sent. A caller who knows the dependency's codes passes a function of its own.
+    `permanent`: it would go no better again. `not_sent`: nothing was done, for sure. `unknown`: time-outs, lost
+    connections. A group is the worst of its leaves, in this order: permanent, unknown, not sent. A caller who knows the
+    dependency's codes passes a function of its own.
     """
-    return min((_fault_of(leaf) for leaf in leaves(error)), key=_WORST_FIRST.index)
-
-
-_WORST_FIRST: Final[tuple[Fault, ...]] = ("permanent", "unknown", "not_sent")
-
-
-def _fault_of(error: Exception) -> Fault:
-    if isinstance(error, ConnectFailed | ConnectionRefusedError):
-        return "not_sent"
-    if isinstance(error, TimeoutError | ConnectionError):
-        return "unknown"
-    return "permanent"
+    found = blame(error)
+    if not found.again:
+        return "permanent"
+    return "not_sent" if found.applied == "no" else "unknown"
 
 
 _classify: Final = classify
@@ -626,10 +617,7 @@ def backoff_ms(
 
 
 def _is_failure(error: Exception) -> bool:
-    return any(
-        getattr(leaf, "whole_limit", True) is not False and not isinstance(leaf, _CALLER_MISTAKES)
-        for leaf in leaves(error)
-    )
+    return blame(error).whose == "there"
 
 
 def _is_key(key: object) -> bool:

@@ -7,7 +7,8 @@ The words
 
 What a user of this module may rely on
     R1  No content that comes out of `visible_content` is empty; what was empty says which tool was silent.
-    R2  A preview is bounded for every input, cuts between characters, and says that it is partial.
+    R2  A preview is bounded for every input, shows head and tail, cuts between characters, and says that it is
+        partial.
     R3  A stored file is complete or not there, holds the whole text, and lies in one folder. Its name is
         the digest of the text: no id, name or path of a caller ever becomes part of a path.
     R4  Storing a text makes no second copy of it in memory, and cutting one does not walk through it.
@@ -30,7 +31,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from chapter10.canonical import CanonicalError, CodedError
-from chapter10.companions.tools.result_text import canonical_text, encoded, is_empty, whole_characters
+from chapter10.companions.tools.result_text import canonical_text, cut_text, encoded, is_empty, whole_characters
 
 __all__ = [
     "MAX_STORED_CHARS",
@@ -126,18 +127,17 @@ def content_text(content: object) -> str | None:
 
 
 def preview(text: str, path: str, limit: int = PREVIEW_CHARS) -> str:
-    """Return a header with length and place, and the beginning of `text`: at most `limit` code points.
+    """Return a header with length and place, and head and tail of `text`: at most `limit` code points.
 
-    At most half of the text is shown, so that a preview is always partial and always says so. The cut
-    is a slice, whose cost does not depend on the length of `text`; it does not separate a character
-    from the accents, joiners and modifiers that follow it. Source: claim C8-048.
+    At most half of the text is shown, so that a preview is always partial and always says so. How it is cut
+    stands in `result_text.cut_text`; the cost does not depend on the length of `text`. Source: claim C8-048.
     """
     header = (
-        f"[Partial result: only the beginning of {len(text)} characters. "
+        f"[Partial result: only head and tail of {len(text)} characters. "
         f"The whole is in {path}; read it there if you need it.]\n"
     )
-    end = max(0, min(limit - len(header), len(text) // 2))
-    return (header + text[: _cut(text, end)])[:limit]
+    shown = max(0, min(limit - len(header), len(text) // 2))
+    return (header + cut_text(text, shown))[:limit]
 
 
 def preview_size(text: str, folder: str) -> int:
@@ -270,25 +270,6 @@ def _texts(content: object) -> list[str]:
         return []
     texts = [block.get("text") for block in content if isinstance(block, dict) and block.get("type") == "text"]
     return [text for text in texts if isinstance(text, str)]
-
-
-def _cut(text: str, end: int) -> int:
-    """Move a cut before the end back to the start of a character that is written with several code points."""
-    for _ in range(16):
-        if end < 1 or not (_continues(text[end]) or text[end - 1] == "\u200d"):
-            break
-        end -= 1
-    return end
-
-
-def _continues(character: str) -> bool:
-    """Is it a combining mark, a joiner, a variation selector or a skin tone?"""
-    return (
-        "\u0300" <= character <= "\u036f"
-        or character in "\u200d\u20e3"
-        or "\ufe00" <= character <= "\ufe0f"
-        or "\U0001f3fb" <= character <= "\U0001f3ff"
-    )
 
 
 def _remove(place: str) -> None:

@@ -92,7 +92,6 @@ LONGEST_REST_SECONDS: Final = 60.0
 SLICE_SECONDS: Final = 0.004
 """For how long a process that has had its turn may come again without another."""
 
-_NO_FILE: Final = (":memory:", b":memory:")
 _PIECE_SECONDS: Final = 1.0
 """How long SQLite waits at a time for who has no turn; then the turn is asked for again."""
 _JOURNAL_TRIES: Final = 100
@@ -266,28 +265,27 @@ class FairTransaction(Transaction):
 
     def __init__(
         self,
-        connection: sqlite3.Connection,
+        database: Database,
         turnstile: Turnstile,
         busy_seconds: float,
         clock: Callable[[], float] = time.monotonic,
         check: Callable[[], object] = lambda: None,
     ) -> None:
-        super().__init__(connection)
+        super().__init__(database)
         self._check = check
         self._turnstile = turnstile
         self._busy_seconds = busy_seconds
         self._clock = clock
 
-    def __enter__(self) -> sqlite3.Connection:
-        try:
-            return super().__enter__()
-        except BaseException:
-            self._turnstile.leave()
-            raise
-
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         try:
             super().__exit__(kind, error, trace)
+        finally:
+            self._turnstile.leave()
+
+    def _rollback(self, error: BaseException) -> None:
+        try:
+            super()._rollback(error)
         finally:
             self._turnstile.leave()
 
@@ -307,7 +305,7 @@ class FairTransaction(Transaction):
             while True:
                 left = max(0.0, until - self._clock())
                 seconds = left if let_in else min(left, _PIECE_SECONDS)
-                self._connection.execute(f"PRAGMA busy_timeout={round(seconds * 1000)}")
+                self._database.connection.execute(f"PRAGMA busy_timeout={round(seconds * 1000)}")
                 try:
                     super()._begin()
                     return
@@ -317,7 +315,7 @@ class FairTransaction(Transaction):
                 self._turnstile.leave()
                 let_in = self._turnstile.enter()
         finally:
-            self._connection.execute(f"PRAGMA busy_timeout={round(self._busy_seconds * 1000)}")
+            self._database.connection.execute(f"PRAGMA busy_timeout={round(self._busy_seconds * 1000)}")
 
 
 class FairDatabase(Database):
@@ -334,13 +332,13 @@ class FairDatabase(Database):
         migrations: Sequence[str],
         busy_seconds: float = BUSY_SECONDS,
     ) -> None:
-        self._path, self._busy_seconds = path, busy_seconds
+        self._busy_seconds = busy_seconds
         self._file: tuple[int, int] | None = None  # device and number of the file; None: not known, or in memory
         super().__init__(path, application_id=application_id, migrations=migrations, busy_seconds=busy_seconds)
 
     def write(self) -> FairTransaction:
         """Return a context manager for one durable write transaction, with a turn. Raises as `Database.write` does."""
-        return FairTransaction(self.connection, self._turnstile, self._busy_seconds, check=self._check_file)
+        return FairTransaction(self, self._turnstile, self._busy_seconds, check=self._check_file)
 
     def row(self, sql: str, parameters: Sequence[object] = ()) -> Any:
         """Return the first row of a query, or None. Raises as `Database.row` does."""
@@ -358,12 +356,10 @@ class FairDatabase(Database):
         self._turnstile.close()
 
     def _prepare(self, application_id: int, migrations: Sequence[str]) -> None:
-        name = os.fspath(self._path)
-        self._real_path = os.path.realpath(os.fsdecode(name))
-        self._turnstile = Turnstile(None if name in _NO_FILE else os.fsdecode(name), self._busy_seconds)
+        self._turnstile = Turnstile(None if self.path == ":memory:" else self.path, self._busy_seconds)
         super()._prepare(application_id, migrations)
         self._keep_journal()
-        self._file = _file_at(self._real_path)
+        self._file = _file_at(self.path)
 
     def _keep_journal(self) -> None:
         """Ask for WAL where the file has lost it: a copy made by `VACUUM INTO` has the rollback journal."""
@@ -381,7 +377,7 @@ class FairDatabase(Database):
 
     def _check_file(self) -> None:
         """Raise `StoreError` where the path is not this file any more: what is written here would be nowhere (D7)."""
-        if self._file is not None and _file_at(self._real_path) != self._file:
+        if self._file is not None and _file_at(self.path) != self._file:
             raise StoreError("store_unavailable", "replaced: the file was removed, or another one lies at its path")
 
 

@@ -20,6 +20,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from chapter10.lab.console.strings import Text
+from chapter10.lab.console.textio import Event
+from chapter10.lab.evidence.telling import COLUMNS, narrow_lanes
 
 __all__ = [
     "FAILED",
@@ -34,6 +36,7 @@ __all__ = [
     "Verdict",
     "accepts",
     "catches",
+    "drawn",
     "expect",
     "function_of",
     "in_chinese",
@@ -105,6 +108,7 @@ IN_CHINESE: Final[Mapping[str, str]] = {
 }
 """The fixed words of the failures, for a reader of Chinese; names, calls and values stay as they are."""
 
+_INDENT: Final = 4
 _MAX_VALUE: Final = 400
 """Characters of one value in a failure; a longer one is cut."""
 
@@ -159,6 +163,11 @@ class Verdict:
     passed: tuple[str, ...] = ()
     failure: Failure | None = None
     printed: str = field(default="", compare=False)
+
+
+def drawn(events: Sequence[Event]) -> str:
+    """Return a schedule as lanes that fit in a terminal below their heading."""
+    return "\n".join(narrow_lanes(events, COLUMNS - _INDENT))
 
 
 def run_checks(names: Names, checks: Sequence[Check], filename: str = "") -> Verdict:

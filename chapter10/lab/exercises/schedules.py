@@ -33,7 +33,8 @@ MAX_STATEMENTS: Final = 12
 """Statements that one worker may make."""
 MAX_ORDERS: Final = 2_000
 
-_MAX_SQL: Final = 60
+_MAX_SQL: Final = 200
+"""Characters of a statement that are shown; a longer one is cut, and says so."""
 
 
 class OrdersError(Exception):
@@ -83,7 +84,7 @@ class Connection:
         if self._place < len(self._record):
             made, answer = self._record[self._place]
             if made != statement:
-                raise OrdersError(f"called again it makes another statement: {statement[:_MAX_SQL]}")
+                raise OrdersError(f"called again it makes another statement: {_cut(statement)}")
         elif self._may_run:
             self._may_run = False
             answer = self._make(statement, sql, parameters)
@@ -221,7 +222,7 @@ def _one_order(
             what, detail = worker.step()
             if worker.done:
                 detail = f"{detail}; returns {worker.returned!r}".removeprefix("; ")
-            events.append(Event(len(events), worker.name, what[:_MAX_SQL], detail))
+            events.append(Event(len(events), worker.name, _cut(what), detail))
             if worker.done and worker.database.in_transaction:
                 wrong = f"{worker.name} leaves its transaction open"
                 break
@@ -238,6 +239,10 @@ def _one_order(
         last = events[-1]
         events[-1] = Event(last.t, last.actor, last.what, f"{last.detail}   <- {wrong}".strip())
     return Order(tuple(events), tuple(worker.returned for worker in workers), wrong), choices
+
+
+def _cut(statement: str) -> str:
+    return statement if len(statement) <= _MAX_SQL else statement[: _MAX_SQL - 3] + "..."
 
 
 def _summary(answer: Answer | sqlite3.Error) -> str:

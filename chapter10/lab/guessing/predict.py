@@ -33,9 +33,9 @@ from typing import Any, Final, TextIO
 
 from chapter10.canonical import canonical
 from chapter10.lab.console.strings import LANGUAGES, Text, choose_language, say
-from chapter10.lab.console.textio import EXIT_FINE, Event, display_width, pad, text_lanes
+from chapter10.lab.console.textio import EXIT_FINE, Event, display_width, pad
 from chapter10.lab.console.workplace import save_text, work_folder
-from chapter10.lab.evidence.telling import half
+from chapter10.lab.evidence.telling import COLUMNS, half, narrow_lanes
 
 __all__ = [
     "NO_GUESS",
@@ -48,6 +48,7 @@ __all__ = [
     "predict",
     "predict_group",
     "read_answers",
+    "reason_for",
     "refuse_what_does_not_combine",
 ]
 
@@ -69,7 +70,7 @@ class Question:
 
     `name`: id, unique in its area. `options`: letter -> text, two to four. `truth`: the letter by the
     result, or "" if no option names what happened. `shows`: the places of the result that decide it, as
-    `field_of` takes them.
+    `field_of` takes them. `reason`: why, or a function of the result that says it.
     `section`: the heading in the chapter. `code`: the function that decides it. `test`: the test that
     proves it, as `module.Class.name` below `chapter10.tests`.
     """
@@ -79,7 +80,7 @@ class Question:
     options: Mapping[str, Text]
     truth: Callable[[Any], str]
     shows: tuple[str, ...]
-    reason: Text
+    reason: Text | Callable[[Any], Text]
     section: str
     code: Callable[..., Any]
     test: str
@@ -278,8 +279,8 @@ class _Page:
         for title, events in shown:
             if title:
                 self.line(f"   -- {half(title, self.language)}")
-            for text in text_lanes(events).splitlines():
-                self.line(f"   {text}".rstrip())
+            for text in narrow_lanes(events, COLUMNS - 3):
+                self.line(f"   {text}")
         if len(shown) < len(drawn):
             self.line(f"   {say('predict.more', self.language, count=len(drawn) - len(shown))}")
 
@@ -300,7 +301,7 @@ class _Page:
         for label, text in (
             ("guess", yours),
             ("result", "\n".join([named, *shown])),
-            ("reason", question.reason.in_language(language)),
+            ("reason", reason_for(question, result).in_language(language)),
             ("section", half(question.section, language)),
             ("function", f"{place_of(question.code)}  {question.code.__qualname__}"),
             ("test", f"python -m unittest chapter10.tests.{question.test}"),
@@ -319,6 +320,11 @@ def field_of(result: Any, place: str) -> Any:
     for key in place.split("."):
         result = result[int(key)] if isinstance(result, list) else result[key]
     return result
+
+
+def reason_for(question: Question, result: Any) -> Text:
+    """Return why the result is as it is."""
+    return question.reason if isinstance(question.reason, Text) else question.reason(result)
 
 
 def place_of(function: Callable[..., Any]) -> str:

@@ -42,6 +42,7 @@ from chapter10.lab.guessing.predict import (
     Question,
     add_options,
     predict_group,
+    reason_for,
     refuse_what_does_not_combine,
 )
 
@@ -458,7 +459,7 @@ def _story(area: Area, result: Any, scene: Scene, language: str) -> list[str]:
     for asked in area.questions:
         letter = asked.truth(result)
         answer = asked.options[letter].in_language(language) if letter else say("predict.no_option", language)
-        reason = asked.reason.in_language(language).replace("\n", " " if language == "en" else "")
+        reason = reason_for(asked, result).in_language(language).replace("\n", " " if language == "en" else "")
         lines += ["", asked.ask.in_language(language), f"-> {answer}", reason]
     return [*lines, ""]
 

@@ -46,6 +46,7 @@ from chapter10.lab.console.textio import (
     text_lanes,
 )
 from chapter10.lab.evidence.files import differences, replace_together, say_differences
+from chapter10.lab.evidence.telling import narrow_lanes
 from chapter10.lab.histories.explorer import Answers, Broken, Exploration, Explorer, counterexample
 from chapter10.lab.histories.guards import GUARDS, Guard, guard_named, mark_of
 from chapter10.lab.histories.invariants import INVARIANTS, Invariant
@@ -232,7 +233,7 @@ def _show_broken(broken: Broken) -> None:
     print(f"breaks {broken.number}: {broken.sentence}")
     print(f"here: {broken.wrong}")
     print()
-    print(text_lanes(lanes(broken)))
+    print("\n".join(narrow_lanes(lanes(broken))))
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ from chapter10.lab.evidence.files import differences, replace_together, say_diff
 from chapter10.lab.evidence.page import figures_table, pictures
 from chapter10.lab.guessing import predictions_effects, predictions_resilience, predictions_tools
 from chapter10.lab.guessing.predict import Area, Outcome, add_options, predict_group, refuse_what_does_not_combine
-from chapter10.lab.tool_scenes import orchestration, registry, results, schema, turn
+from chapter10.lab.tool_scenes import orchestration, ranking, registry, results, schema, turn
 
 __all__ = ["AREAS", "CONTRACT", "GROUPS", "REPORTS", "check_reports", "main", "run_companions", "write_reports"]
 
@@ -45,6 +45,7 @@ GROUPS: Final[Mapping[str, Group]] = {
     "orchestration": orchestration.GROUP,
     "results": results.GROUP,
     "turn": turn.GROUP,
+    "ranking": ranking.GROUP,
     "clocks": clocks.GROUP,
     "budget": budget.GROUP,
     "interruption": interruption.GROUP,
@@ -127,7 +128,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run what the arguments say (those of the process if None) and return the exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m chapter10 companions",
-        usage="%(prog)s [--group GROUP] [OPTION ...]",  # thirteen names would bury the one line of a mistake
+        usage="%(prog)s [--group GROUP] [OPTION ...]",  # so many names would bury the one line of a mistake
         description="Run the experiments of the companions and print what they show, as JSON.",
         allow_abbrev=False,
     )

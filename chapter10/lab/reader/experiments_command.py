@@ -42,7 +42,7 @@ from chapter10.lab.evidence.files import say_differences
 from chapter10.lab.evidence.telling import add_json, is_told, print_lines
 from chapter10.lab.guessing.predict import Outcome, add_options, predict_group
 from chapter10.lab.guessing.predict import refuse_what_does_not_combine as refuse_predictions
-from chapter10.lab.guessing.predictions import AREAS
+from chapter10.lab.guessing.predictions import area_of, asked_about
 from chapter10.lab.reader.own_data import export_sales, remarks
 from chapter10.lab.reader.story import TABLE, story
 
@@ -151,14 +151,16 @@ def run(arguments: Sequence[str] | None = None) -> int:
 def _tell(options: argparse.Namespace, figures: Mapping[str, Any], scenes: Mapping[str, Scene]) -> None:
     language = choose_language(options.lang)
     for name, found in figures["groups"].items():
-        print_lines(story(name, AREAS[name].title, found, scenes[name], _asked(name, options), language))
+        asked = _asked(name, options)
+        print_lines(story(name, area_of(name, asked).title, found, scenes[name], asked, language))
     print_lines([TABLE["story.more"].in_language(language)])
 
 
 def _asked(group: str, options: argparse.Namespace) -> dict[str, Any]:
     """Return the arguments of a group's experiment by name: what was said, else its defaults."""
     parameters = inspect.signature(experiments.GROUPS[group]).parameters.values()
-    given = {each.name: getattr(options, each.name, None) for each in parameters}
+    said = {**vars(options), "grants": options.grant and frozenset(options.grant)}
+    given = {each.name: said.get(each.name) for each in parameters}
     return {each.name: each.default if given[each.name] is None else given[each.name] for each in parameters}
 
 
@@ -187,7 +189,9 @@ def _figures_of_tools(options: argparse.Namespace, scene: Scene) -> dict[str, An
 
 def _predict(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     """Ask about one group, run it with the same options, and compare."""
-    area = AREAS[options.group]
+    asked = _asked(options.group, options)
+    # Run once beforehand: what is refused is said before a question, and what no option answers is not asked.
+    area = asked_about(area_of(options.group, asked), _figures(options, Scene()))
 
     def play() -> Outcome:
         scene = Scene()

@@ -3,9 +3,9 @@
     python -m chapter10 site              what it would write, in a few words
     python -m chapter10 site --write      reports/index.html anew (--check compares it with a new run)
 
-The page has no script, no font, no picture file and nothing from elsewhere: a click on a question unfolds
-what happened. Its figures, pictures and answers come from a run that is made now, out of the same list of
-calls that the other reports are drawn from, and the questions are those of `--predict`. Every picture is text
+The page has no script, no font, no picture file and nothing from elsewhere: a click unfolds what happened, at a
+question and below all of a group. Its figures, pictures and answers come from a run that is made now, out of the same
+list of calls that the other reports are drawn from, and the questions are those of `--predict`. Every picture is text
 beside a drawing: the lanes of the actors are drawn, what they did is written.
 
 What it does not do: it asks nothing, keeps nothing, and shows no line of code that would move.
@@ -15,7 +15,6 @@ Source: the chapter's section on its five experiments (claims C10-271 to C10-277
 from __future__ import annotations
 
 import argparse
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from typing import Any, Final
@@ -26,7 +25,7 @@ from chapter10.lab.console.strings import Text
 from chapter10.lab.console.textio import EXIT_FINE, Event, main_guard
 from chapter10.lab.evidence.evidence import Scene
 from chapter10.lab.evidence.files import differences, replace_together, say_differences
-from chapter10.lab.guessing.predict import Area, Question
+from chapter10.lab.guessing.predict import Area, Question, reason_for
 from chapter10.lab.guessing.predictions import AREAS
 
 __all__ = ["PAGE", "main", "site"]
@@ -134,7 +133,7 @@ def _group(number: int, area: Area, figures: Mapping[str, Any], scene: Scene) ->
     yield _heading("先猜", "Guess first")
     for question in area.questions:
         yield _question(question, figures)
-    yield _heading("发生了什么", "What happened")
+    yield f"<details><summary>{_both(Text('发生了什么', 'What happened'))}</summary>"
     if "full_definitions_bytes" in figures:
         yield _bars(figures)
     for title, events in scene.parts:
@@ -145,7 +144,7 @@ def _group(number: int, area: Area, figures: Mapping[str, Any], scene: Scene) ->
         yield _heading("作业走过的状态", "The states that the jobs went through")
         yield _states(scene.transitions, f"tip-{area.name}")
     yield _heading("数值", "Figures")
-    yield _table(figures)
+    yield f"{_table(figures)}</details>"
     command, why = area.change
     yield _heading("改一处，再猜", "Change one thing")
     yield f"<p>{_both(why)}</p>\n<p><kbd>{escape(command)}</kbd></p>\n</section>"
@@ -161,7 +160,7 @@ def _question(question: Question, figures: Mapping[str, Any]) -> str:
         f'<div class="ask"><p>{_both(question.ask)}</p>\n<ol>{options}</ol>\n'
         f'<details><summary>看结果 <span lang="en">What happened</span></summary>\n'
         f'<p class="truth">{answer}</p>\n<p><code>{escape(shown)}</code></p>\n'
-        f'<p class="why">{_both(question.reason)}</p>\n'
+        f'<p class="why">{_both(reason_for(question, figures))}</p>\n'
         f"<p>《{escape(question.section)}》 · "
         f'<a href="../{module}.py"><code>{escape(question.code.__qualname__)}</code></a></p>\n'
         f"<p><code>python -m unittest chapter10.tests.{escape(question.test)}</code></p></details></div>"
@@ -194,7 +193,7 @@ def _x(lane: int) -> int:
 
 
 def _states(transitions: Sequence[tuple[str, str, str]], tip: str) -> str:
-    """Return the six states with an arrow for each change that was seen, and the reasons as a list."""
+    """Return the states that were seen, with an arrow for each change, and the reasons as a list."""
     reasons: dict[tuple[str, str], list[str]] = {}
     for before, after, why in dict.fromkeys(transitions):
         reasons.setdefault((before, after), []).append(why.removeprefix(after).removeprefix(", "))
@@ -202,6 +201,7 @@ def _states(transitions: Sequence[tuple[str, str, str]], tip: str) -> str:
     boxes = "".join(
         f'<rect x="{x - 52}" y="{y - 15}" width="104" height="30" rx="7"/><text x="{x}" y="{y + 4}">{state}</text>'
         for state, (x, y) in _PLACES.items()
+        if any(state in (before, after) for before, after in reasons)
     )
     marker = f'<marker id="{tip}" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
     marker += '<path class="tip" d="M0 0L8 4L0 8z"/></marker>'
@@ -290,7 +290,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return EXIT_FINE
     if options.check:
         return say_differences(differences(reports_folder(), {PAGE: text}), (PAGE,), "chapter10.lab.reader.site")
-    questions = len(re.findall("<details>", text))
+    questions = text.count('<div class="ask">')
     print(
         f"{len(GROUPS)} groups, {questions} questions, {len(text.encode('utf-8')):,} bytes; --write puts it in {PAGE}"
     )

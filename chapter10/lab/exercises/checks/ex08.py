@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from chapter10.lab.console.strings import Text
-from chapter10.lab.console.textio import Event, text_lanes
-from chapter10.lab.exercises.checking import Check, Failed, Names, function_of
+from chapter10.lab.console.textio import Event
+from chapter10.lab.exercises.checking import Check, Failed, Names, drawn, function_of
 
 __all__ = ["CHECKS"]
 
@@ -137,7 +137,7 @@ def _entries(names: Names) -> None:
     run = next(_orders(_read_all(names)))
     if isinstance(run.error, NotImplementedError):
         raise run.error
-    lanes = text_lanes(run.events)
+    lanes = drawn(run.events)
     if run.stuck:
         why = Text(
             "没有读取在途，而函数还在等：它等的东西不会来。", "No read is in flight and the function still waits."
@@ -163,9 +163,7 @@ def _peak(names: Names) -> None:
             "上限是在途的数目。先创建全部任务，上限就不存在了。",
             "The limit is of what is in flight; making all tasks at once ends it.",
         )
-        raise Failed(
-            f"count reads in flight during {_SHOWN}", run.peak, "at most 2", why, _CLAIM, text_lanes(run.events)
-        )
+        raise Failed(f"count reads in flight during {_SHOWN}", run.peak, "at most 2", why, _CLAIM, drawn(run.events))
 
 
 def _overlap(names: Names) -> None:
@@ -175,7 +173,7 @@ def _overlap(names: Names) -> None:
             "它们互不依赖，一个一个地等就浪费了上限。",
             "They do not depend on each other; one after the other wastes the limit.",
         )
-        raise Failed(f"count reads in flight during {_SHOWN}", run.peak, "2", why, _CLAIM, text_lanes(run.events))
+        raise Failed(f"count reads in flight during {_SHOWN}", run.peak, "2", why, _CLAIM, drawn(run.events))
 
 
 def _own_id(names: Names) -> None:
@@ -188,7 +186,7 @@ def _own_id(names: Names) -> None:
             "the name of its class.",
         )
         got = run.error if run.error is not None else run.result
-        raise Failed(_SHOWN, got, wanted, why, _CLAIM, text_lanes(run.events))
+        raise Failed(_SHOWN, got, wanted, why, _CLAIM, drawn(run.events))
 
 
 async def _cancelled(read_all: _ReadAll) -> tuple[_Run, bool, list[str]]:
@@ -207,7 +205,7 @@ async def _cancelled(read_all: _ReadAll) -> tuple[_Run, bool, list[str]]:
 def _cancel(names: Names) -> None:
     run, ended, left = asyncio.run(_cancelled(_read_all(names)))
     called = f"cancel {_SHOWN} while 2 reads are in flight"
-    lanes = text_lanes(run.events)
+    lanes = drawn(run.events)
     if not ended:
         why = Text(
             "取消必须传到调用者那里。不要捕获 CancelledError 却不再抛出；它不是 Exception。",

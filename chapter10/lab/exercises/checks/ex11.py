@@ -11,8 +11,7 @@ from functools import partial
 from typing import Any, Final
 
 from chapter10.lab.console.strings import Text
-from chapter10.lab.console.textio import text_lanes
-from chapter10.lab.exercises.checking import Check, Failed, Names, expect, function_of
+from chapter10.lab.exercises.checking import Check, Failed, Names, drawn, expect, function_of
 from chapter10.lab.exercises.schedules import Connection, OrdersError, every_order
 
 __all__ = ["CHECKS"]
@@ -133,7 +132,7 @@ def _orders(names: Names, row: tuple[Any, ...], now: float, attempt: int, situat
             expected,
             why,
             _CLAIM,
-            text_lanes(bad.events),
+            drawn(bad.events),
         )
 
 
