@@ -23,6 +23,7 @@ C10-244 to C10-254).
 from __future__ import annotations
 
 import argparse
+import datetime
 import json
 import os
 import signal
@@ -315,9 +316,10 @@ def _long_line(job: Mapping[str, Any]) -> str:
 def _moment(seconds: Any) -> str:
     """Return a moment as UTC to the second; a clock that is not the system's may give what no calendar holds."""
     try:
-        return "-" if seconds is None else time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+        moment = datetime.datetime.fromtimestamp(seconds, datetime.UTC)
     except (OverflowError, OSError, TypeError, ValueError):
-        return str(seconds)
+        return "-" if seconds is None else str(seconds)
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _retry(options: argparse.Namespace, out: _Out, clock: _Clock, sleep: _Sleep) -> int:

@@ -119,10 +119,7 @@ _SET_ASIDE: Final = (
     " ready_at = CASE WHEN typeof(ready_at) IN ('integer', 'real') THEN ready_at ELSE :now END WHERE id = :id"
 )
 _CLAIMS: Final = "SELECT count(*) FROM events WHERE job_id = ? AND kind = 'running'"
-_TOO_MANY: Final = (
-    "DELETE FROM events WHERE seq = (SELECT seq FROM events WHERE job_id = ? AND kind = 'progress'"
-    " ORDER BY seq DESC LIMIT 1 OFFSET ?)"
-)
+_TOO_OLD: Final = "SELECT seq FROM events WHERE job_id = ? AND kind = 'progress' ORDER BY seq DESC LIMIT 1 OFFSET ?"
 _SURVEYED: Final = (*_SHOWN, "owner", "action_key", "kind", "deadline", "submitted", "started", "ended")
 _TOOL: Final = "CASE WHEN json_valid(intent) THEN json_extract(intent, '$.tool') END"
 _SURVEY: Final = (
@@ -622,7 +619,9 @@ class LivingStore(JobStore):
         """Write an event; of a job's progress the newest `MAX_PROGRESS_EVENTS` stay, so no log grows for ever."""
         super()._tell(db, job_id, attempt, kind, detail, now)
         if kind == "progress":
-            db.execute(_TOO_MANY, (job_id, MAX_PROGRESS_EVENTS))
+            old = db.execute(_TOO_OLD, (job_id, MAX_PROGRESS_EVENTS)).fetchone()
+            if old is not None:
+                db.execute("DELETE FROM events WHERE seq = ?", old)
 
     def _move(self, db: sqlite3.Connection, job: Job, state: str, now: float | None, **columns: Any) -> str:
         """Give a job another state as the chapter's store does, and note when it ended."""
