@@ -131,6 +131,7 @@ class Forms(unittest.TestCase):
             (Level, 2, Level.HIGH),
             (tuple[Colour, ...], ["red"], (Colour.RED,)),
             (dict[str, Colour], {"a": "red"}, {"a": Colour.RED}),
+            (tuple[Colour, str], ["red", "a"], (Colour.RED, "a")),
             (Colour | None, None, None),
             (str | Level, 1, Level.LOW),
             (Line | Place, {"city": "Ulm"}, {"city": "Ulm"}),
