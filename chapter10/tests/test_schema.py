@@ -85,7 +85,12 @@ TRUTH: dict[str, list[tuple[Any, list[Any], list[Any]]]] = {
     "minimum": [({"minimum": 1.5}, [1.5, 2, "1", True], [1, 1.49])],
     "maximum": [({"maximum": 3}, [3, 3.0, -1, "9", True], [3.01, 4])],
     "exclusiveMinimum": [({"exclusiveMinimum": 1}, [1.01, 2, "0"], [1, 1.0, 0])],
-    "exclusiveMaximum": [({"exclusiveMaximum": 1}, [0.99, "2"], [1, 1.0, 2])],
+    "exclusiveMaximum": [
+        ({"maximum": 3, "exclusiveMaximum": True}, [2, "x"], [3, 4]),
+        ({"maximum": 3, "exclusiveMaximum": False}, [3], [4]),
+        ({"exclusiveMaximum": True}, [3], []),
+        ({"exclusiveMaximum": 1}, [0.99, "2"], [1, 1.0, 2]),
+    ],
     "minLength": [
         ({"minLength": 2}, ["ab", "\U0001f600\U0001f600", 1, [1]], ["a", "\U0001f600"]),
         ({"minLength": 0}, ["", "a"], []),
@@ -479,6 +484,7 @@ class Refusals(unittest.TestCase):
             ({"enum": {}}, "enum", ""),
             ({"minimum": "1"}, "minimum", ""),
             ({"maximum": True}, "maximum", ""),
+            ({"maximum": "1", "exclusiveMaximum": True}, "exclusiveMaximum", ""),
             ({"minLength": -1}, "minLength", ""),
             ({"maxItems": 1.5}, "maxItems", ""),
             ({"anyOf": []}, "anyOf", ""),
@@ -561,6 +567,8 @@ class Refusals(unittest.TestCase):
                 },
             ),
         ):
+            old = {"$schema": dialect, "minimum": 1, "exclusiveMinimum": True}
+            self.assert_refused(old, "invalid_schema", "exclusiveMinimum", "")
             for keyword, value in only.items():
                 compile_schema({keyword: value})
                 self.assert_refused({"$schema": dialect, keyword: value}, "unsupported_keyword", keyword, "")

@@ -17,7 +17,7 @@ S5  A violation says where (a JSON pointer into the value), which keyword, and w
               type enum const, those for numbers, texts, arrays and objects, allOf anyOf oneOf not if then else,
               $defs, and $ref into the same schema: a JSON pointer, an $anchor, an $id, recursive ones too
     also      definitions; and where the schema does not say that it is 2020-12, what draft-07 wrote: a list of
-              items with additionalItems, dependencies
+              items with additionalItems, dependencies; and draft-04's exclusiveMinimum: true
     kept for  title description default examples deprecated readOnly writeOnly $comment format content*
     readers   discriminator x-* $schema (2020-12 or draft-07; at the root)
     refused   all others: unevaluatedItems, unevaluatedProperties, $dynamicRef, $dynamicAnchor, $vocabulary, a
@@ -346,6 +346,10 @@ class _Compiler:
 
     def _limits(self, keyword: str, schema: dict[str, Any], path: _Path) -> list[Rule]:
         bound = schema[keyword]
+        if type(bound) is bool and not self._dialect and keyword.startswith("exclusive"):  # as draft-04 wrote it
+            if not bound or keyword.removeprefix("exclusive").lower() not in schema:
+                return []
+            bound = schema[keyword.removeprefix("exclusive").lower()]
         if type(bound) not in TYPES["number"]:
             self._invalid(keyword, path, "not a number")
         if keyword.endswith(("Length", "Items", "Properties")):

@@ -382,8 +382,24 @@ def _tool_list(folder: Path) -> Iterator[Bench]:
     path = folder / "tools.json"
     path.write_text(json.dumps(document), encoding="utf-8", newline="\n")
     verbs = [
-        _verb(parse_tool_list, document=document, permission="tools:use", repeated="refuse", raises=(ValueError,)),
-        _verb(read_tool_list, path=path, permission="tools:use", repeated="first", raises=(ValueError,)),
+        _verb(
+            parse_tool_list,
+            document=document,
+            permission="tools:use",
+            repeated="refuse",
+            bad="refuse",
+            server="a",
+            raises=(ValueError,),
+        ),
+        _verb(
+            read_tool_list,
+            path=path,
+            permission="tools:use",
+            repeated="first",
+            bad="leave_out",
+            server="",
+            raises=(ValueError,),
+        ),
     ]
     yield Bench(verbs, lambda: path.read_bytes(), lambda: len(parse_tool_list(document).tools) == 1)
 
@@ -847,7 +863,7 @@ NOT_FUZZED: Final[dict[str, tuple[str, ...]]] = {
         "Ending", "Job", "Outcome", "Invocation", "Statistics", "Update", "ExecutorStatistics", "ToolState", "Request",
         "Claim", "Record", "Intent", "Message", "Batch", "PassReport", "Stopped", "Candidate", "SeenResult",
         "Partition", "ShapedResult", "GroupReport", "BudgetReport", "StoredResult", "Status", "Sale", "Violation",
-        "CallFailure", "ToolResult", "Progress", "LeftOut", "CallContext", "ApprovalRequest", "Note",
+        "CallFailure", "ToolResult", "Progress", "LeftOut", "RefusedTool", "CallContext", "ApprovalRequest", "Note",
     ),
 }  # fmt: skip
 """Names and methods that are not called with traps, each under its reason."""
