@@ -401,8 +401,24 @@ def _tool_list(folder: Path) -> Iterator[Bench]:
     path = folder / "tools.json"
     path.write_text(json.dumps(document), encoding="utf-8", newline="\n")
     verbs = [
-        _verb(parse_tool_list, document=document, permission="tools:use", repeated="refuse", raises=(ValueError,)),
-        _verb(read_tool_list, path=path, permission="tools:use", repeated="first", raises=(ValueError,)),
+        _verb(
+            parse_tool_list,
+            document=document,
+            permission="tools:use",
+            repeated="refuse",
+            bad="refuse",
+            server="a",
+            raises=(ValueError,),
+        ),
+        _verb(
+            read_tool_list,
+            path=path,
+            permission="tools:use",
+            repeated="first",
+            bad="leave_out",
+            server="",
+            raises=(ValueError,),
+        ),
     ]
     yield Bench(verbs, lambda: path.read_bytes(), lambda: len(parse_tool_list(document).tools) == 1)
 
@@ -846,17 +862,17 @@ FUZZED: Final[dict[str, tuple[str, ...]]] = {
 NOT_FUZZED: Final[dict[str, tuple[str, ...]]] = {
     "it takes no arguments": (
         "Tool.definition", "fixture_tools", "search_entry", "JobStore.close", "LivingStore.compact",
-        "LivingStore.newest_event", "Database.write", "Database.close",
-        "Budget.compensation", "Budget.seconds", "Budget.to_wire", "CancelStore.close", "CancelToken.check",
-        "CancelToken.checkpoint", "CancelToken.child", "CancelToken.is_cancelled", "CancelToken.wait",
-        "DistributedCancelToken.check", "DistributedCancelToken.is_cancelled", "DistributedCancelToken.watch",
-        "CircuitBreaker.acquire", "CircuitBreaker.statistics", "Permit.success", "Permit.failure", "Permit.neutral",
-        "CancelScope.close", "StreamingToolExecutor.aclose", "StreamingToolExecutor.discard",
-        "StreamingToolExecutor.end_input", "StreamingToolExecutor.ready", "StreamingToolExecutor.results",
-        "StreamingToolExecutor.statistics", "StreamingToolExecutor.updates", "IntentRecords.close", "Outbox.close",
-        "Outbox.alarms", "Consumer.close", "Relay.run_pass", "ReplacementState.to_text", "SalesFile.close",
-        "SalesFile.rows", "SalesFile.snapshot", "TokenBucket.put_back", "TokenBucket.succeeded", "TokenBucket.take",
-        "ToolMap.values", "ToolRegistry.catalog", "Worker.close", "Worker.run_once", "Worker.stop", "abandoned",
+        "LivingStore.newest_event", "Database.write", "Database.close", "Budget.compensation", "Budget.seconds",
+        "Budget.to_wire", "CancelStore.close", "CancelToken.check", "CancelToken.checkpoint", "CancelToken.child",
+        "CancelToken.is_cancelled", "CancelToken.wait", "DistributedCancelToken.check",
+        "DistributedCancelToken.is_cancelled", "DistributedCancelToken.watch", "CircuitBreaker.acquire",
+        "CircuitBreaker.statistics", "Permit.success", "Permit.failure", "Permit.neutral", "CancelScope.close",
+        "StreamingToolExecutor.aclose", "StreamingToolExecutor.discard", "StreamingToolExecutor.end_input",
+        "StreamingToolExecutor.ready", "StreamingToolExecutor.results", "StreamingToolExecutor.statistics",
+        "StreamingToolExecutor.updates", "IntentRecords.close", "Outbox.close", "Outbox.alarms", "Consumer.close",
+        "Relay.run_pass", "ReplacementState.to_text", "SalesFile.close", "SalesFile.rows", "SalesFile.snapshot",
+        "TokenBucket.put_back", "TokenBucket.succeeded", "TokenBucket.take", "ToolMap.values", "ToolRegistry.catalog",
+        "Worker.close", "Worker.run_once", "Worker.stop", "abandoned",
     ),
     "it writes the file that it is told": ("LivingStore.backup",),
     "it gets what another part of the package has checked or made": (
@@ -891,6 +907,7 @@ NOT_FUZZED: Final[dict[str, tuple[str, ...]]] = {
         "Request", "Claim", "Record", "Intent", "Message", "Batch", "PassReport", "Stopped", "Candidate",
         "SeenResult", "Partition", "ShapedResult", "GroupReport", "BudgetReport", "StoredResult", "Status", "Sale",
         "Violation", "CallFailure", "ToolResult", "Progress", "LeftOut", "CallContext", "ApprovalRequest", "Note",
+        "RefusedTool",
     ),
 }  # fmt: skip
 """Names and methods that are not called with traps, each under its reason."""
