@@ -174,9 +174,17 @@ class KeyTest(StoreTestCase):
         for name in ("trace_id", "request_id", "traceId", "X-Request-ID", "timestamp", "created_at", "attempt"):
             for intent in ({name: "1"}, {"a": [{"b": {name: "1"}}]}):
                 self.assert_code("unstable_field", partial(intent_key, "payments", intent))
-                self.assert_code("unstable_field", partial(make_intent, "payments", intent, key="k"))
+                self.assert_code("unstable_field", partial(make_intent, "payments", intent))
                 self.assert_code("unstable_field", partial(document_key, "payments", intent))
         self.assertEqual({"namespace", "fields"}, set(inspect.signature(intent_key).parameters))
+
+    def test_with_a_key_of_the_callers_own_content_is_content(self) -> None:
+        """A mail's `message_id` or a booking's `created_at` is compared as any field, and is no reason to refuse."""
+        mail = {"message_id": "m-1", "created_at": "2026-08-01", "items": [{"attempt": 2}]}
+        first = make_intent("mails", mail, key="order-7")
+        self.assertEqual(first, make_intent("mails", dict(mail), key="order-7"))
+        other = make_intent("mails", {**mail, "created_at": "2026-08-02"}, key="order-7")
+        self.assertEqual((first.key, False), (other.key, first.fingerprint == other.fingerprint))
 
     def test_the_document_key_has_the_bytes_of_the_document(self) -> None:
         """Its form is recomputed here from its description, also for text that is not ASCII. Claims: I4-040."""

@@ -8,6 +8,7 @@ import json
 import math
 import os
 import random
+import shutil
 import stat
 import tracemalloc
 import unittest
@@ -299,6 +300,30 @@ class Store(FolderTestCase):
             ResultStore(self.folder / "link")
 
     @unittest.skipUnless(hasattr(os, "symlink"), "no symbolic links here")
+    def test_a_folder_that_was_put_in_the_place_of_ours_is_not_used(self) -> None:
+        """A link to another folder, or another folder, is neither read nor written, though all names fit."""
+        stored = self.store.save("ours")
+        theirs = self.folder / "theirs"
+        shutil.copytree(self.place, theirs)
+        self.place.rename(self.folder / "moved")
+        for put in (lambda: self.place.symlink_to(theirs), lambda: theirs.rename(self.place)):
+            self.place.unlink(missing_ok=True)
+            put()
+            for call in (lambda: self.store.save("more"), lambda: self.store.read(stored.path)):
+                with self.assertRaises(ResultStoreError):
+                    call()
+            self.assertEqual(1, len(list(self.place.iterdir())))
+
+    def test_a_file_that_holds_something_else_is_not_read(self) -> None:
+        """A stored result is what its name says, every part of it, or a fault of the machine."""
+        stored = self.store.save("the truth, and more")
+        file = self.place / stored.path.partition("/")[2]
+        file.write_text("the truth, or less", encoding="utf-8")
+        for start in (0, 3):
+            with self.assertRaises(ResultStoreError) as caught:
+                self.store.read(stored.path, start, 3)
+            self.assertEqual("result_not_read", caught.exception.code)
+
     def test_a_partial_file_that_is_there_already_is_stepped_over(self) -> None:
         """Neither a left-over of a crash nor a planted link is written to."""
         target = self.folder / "target.txt"

@@ -103,6 +103,7 @@ from chapter10.companions.effects.intents import (
     seconds,
     ttl_for,
 )
+from chapter10.companions.interruption.budget import Outcome
 from chapter10.database import BUSY_SECONDS, Database, StoreError
 
 __all__ = [
@@ -378,6 +379,10 @@ class IdempotencyStore(IntentRecords):
             heartbeat.start()
             started = True
             value = await fn()
+            if type(value) is Outcome:  # with every failure inside it a value to be stored
+                if value.kind == "not_started":
+                    value.get()
+                refuse("an outcome is no value; give what `get()` says")
         except BaseException as error:
             with suppress(StoreError, IdempotencyError):  # it stays in progress; the end of its lease says the rest
                 await self._off_the_loop(partial(self._end_by, claim, error, started), shielded=True)

@@ -39,6 +39,7 @@ from typing import Final, Literal, TypeVar
 
 from chapter10.canonical import CodedError
 from chapter10.companions.basics.blame import blame
+from chapter10.companions.interruption.budget import Outcome
 
 __all__ = [
     "BUCKETS",
@@ -270,6 +271,8 @@ class CircuitBreaker:
             except BaseException as error:
                 permit.give((judge or _judge)(error))
                 raise
+            if type(value) is Outcome:  # with every failure inside it a success
+                raise BreakerError("an outcome is no value; give what `get()` says")
             permit.give((judge or _judge)(None))
             return value
         finally:

@@ -64,7 +64,7 @@ import json
 import logging
 from collections.abc import Awaitable, Callable
 from collections.abc import Set as AbstractSet
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeVar
 
 from chapter10.canonical import canonical
 from chapter10.catalog import BUDGET_BYTES, MAX_QUERY, Catalog, CatalogError, Grants, Tool
@@ -72,6 +72,7 @@ from chapter10.companions.basics.blame import in_doubt
 from chapter10.companions.basics.tasks import leaves
 from chapter10.companions.finding.ranking import Ranking
 from chapter10.companions.finding.tool_list import words_of
+from chapter10.companions.schemas.hints import HintError, typed_function
 from chapter10.companions.schemas.schema import (
     MAX_VIOLATIONS,
     JsonError,
@@ -126,6 +127,9 @@ _ANY: Final = (Exception, asyncio.CancelledError)
 """What a function of others may raise that is called and not awaited: no cancel of our caller can come out of it."""
 _CUT_OFF: Final = Violation("", "json", "was cut off")
 _log: Final = logging.getLogger(__name__)
+
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 class _Entry:
@@ -275,6 +279,34 @@ class ToolRegistry:
         if self._has(spec.name):
             raise RegistryError("duplicate_tool", "name")
         self._put(_Entry(spec))
+
+    def tool(
+        self,
+        *,
+        effect: str,
+        timeout_seconds: float = 30.0,
+        max_attempts: int = MAX_ATTEMPTS,
+        max_output_chars: int = 50_000,
+        **more: Any,
+    ) -> Callable[[_Function], _Function]:
+        """Register the typed function that stands below: its hints and its docstring say what a model sees.
+
+        `more` are fields of `ToolSpec`, such as `name` or `description`, and win. The function itself stays what it
+        was. Raises `RegistryError` as `register` does; `field` names the argument that no schema expresses.
+        """
+
+        def put(function: _Function) -> _Function:
+            try:
+                found = typed_function(function, leave_out=more.get("context_argument"))
+            except HintError as error:
+                raise RegistryError("invalid_tool", error.argument or "handler", error.reason) from error
+            if not found.description and "description" not in more:
+                raise RegistryError("invalid_tool", "description", "the function has no docstring")
+            fields = {"timeout_seconds": timeout_seconds, "max_attempts": max_attempts, **found._asdict(), **more}
+            self.register(ToolSpec(effect=effect, max_output_chars=max_output_chars, **fields))
+            return function
+
+        return put
 
     def replace(self, spec: ToolSpec) -> None:
         """Put a changed spec in the place of the registered one; what was loaded before is stale from now on.

@@ -22,6 +22,7 @@ Source: the orchestration document, sections 8.4 and 8.6 (claims C8-048 to C8-05
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 import re
@@ -157,7 +158,8 @@ class StoredResult:
 class ResultStore:
     """Whole results as files of one folder.
 
-    `folder` is made if it is missing and must not be a link. `label` is how the folder is called in
+    `folder` is made if it is missing, must not be a link, and stays the one that it was: one that was put in its
+    place, link or folder, is neither written nor read. `label` is how the folder is called in
     previews; a real path of this machine never gets into a conversation (C8-050). Raises
     `BudgetError` for a bad label and `ResultStoreError` when the folder cannot be used.
     """
@@ -170,8 +172,7 @@ class ResultStore:
         self._partials = 0
         try:
             os.makedirs(self._folder, mode=0o700, exist_ok=True)
-            if not stat.S_ISDIR(os.lstat(self._folder).st_mode):
-                raise NotADirectoryError
+            self._place = self._place_of_folder()
         except (OSError, ValueError) as error:
             raise ResultStoreError("result_not_stored") from error
 
@@ -188,6 +189,7 @@ class ResultStore:
             raise ResultStoreError("result_not_stored")
         partial = ""
         try:
+            self._hold_folder()
             descriptor, partial = self._open_partial()
             sha = hashlib.sha256()
             with os.fdopen(descriptor, "wb") as file:
@@ -211,7 +213,8 @@ class ResultStore:
         """Return the text of a stored result, or `max_chars` code points of it from `start` on (C8-049).
 
         Only paths that `save` returned are understood; anything else, links included, is `not_stored`
-        (`BudgetError`). Raises `ResultStoreError` (`result_not_read`) when the disk refuses.
+        (`BudgetError`). Raises `ResultStoreError` (`result_not_read`) when the disk refuses, and for a file that does
+        not hold what was saved: the whole of it is compared with its name at each reading.
         """
         whole_number(start)
         whole_number(max_chars)
@@ -220,10 +223,14 @@ class ResultStore:
             raise BudgetError("not_stored")
         place = os.path.join(self._folder, name)
         try:
+            self._hold_folder()
             if not stat.S_ISREG(os.lstat(place).st_mode):
                 raise BudgetError("not_stored")
             descriptor = os.open(place, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0))
-            with open(descriptor, encoding="utf-8", newline="") as file:
+            with open(descriptor, "rb") as bytes_of_it, io.TextIOWrapper(bytes_of_it, "utf-8", newline="") as file:
+                if f"{hashlib.file_digest(bytes_of_it, 'sha256').hexdigest()}.txt" != name:
+                    raise OSError("not what was saved")
+                bytes_of_it.seek(0)
                 while skipped := file.read(min(start, _CHUNK_CHARS)):  # of none left to skip none are read
                     start -= len(skipped)
                 return file.read(min(max_chars, MAX_STORED_CHARS))
@@ -231,6 +238,16 @@ class ResultStore:
             raise BudgetError("not_stored") from None
         except (OSError, UnicodeDecodeError) as error:
             raise ResultStoreError("result_not_read") from error
+
+    def _place_of_folder(self) -> tuple[int, int]:
+        status = os.lstat(self._folder)
+        if not stat.S_ISDIR(status.st_mode):
+            raise NotADirectoryError
+        return status.st_dev, status.st_ino
+
+    def _hold_folder(self) -> None:
+        if self._place_of_folder() != self._place:
+            raise NotADirectoryError("another folder lies here")
 
     def _open_partial(self) -> tuple[int, str]:
         """Create a file that did not exist; names of a crashed process with our number are stepped over."""

@@ -122,14 +122,14 @@ _ALL: Final = (
                 "test_schema.Keywords.test_no_default_is_filled_in",
             ),
             question(
-                "condition",
+                "unevaluated",
                 (
-                    "工具作者的 Schema 里写了 if/then。怎么办？",
-                    "The author of a tool uses if/then in a schema. And now?",
+                    "工具作者的 Schema 里写了 unevaluatedProperties，检查器不认识它。怎么办？",
+                    "A schema uses unevaluatedProperties, which the checker does not know. And now?",
                 ),
                 "refused.0.code",
                 (
-                    ("accepted", "注册成功，if/then 不检查", "registered, and if/then goes unchecked"),
+                    ("accepted", "注册成功，这个词不检查", "registered, and the word goes unchecked"),
                     ("unsupported_keyword", "注册时就拒绝", "refused at registration"),
                 ),
                 (
