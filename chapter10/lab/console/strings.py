@@ -100,6 +100,7 @@ TABLE: Final[Mapping[str, Text]] = {
     "predict.test": Text("测试", "test"),
     "predict.reason": Text("原因", "reason"),
     "predict.change": Text("现在改一处，先猜再运行：", "Now change one thing, guess, and run it:"),
+    "predict.guessed": Text("上次猜了 {letters}", "guessed last: {letters}"),
     "predict.saved": Text("你的猜测已保存到 {path}", "The guesses are in {path}"),
     "predict.not_saved": Text(
         "[!] 猜测没有保存：{reason}。不影响运行。",
@@ -186,6 +187,8 @@ TABLE: Final[Mapping[str, Text]] = {
     "exercises.broken": Text("[X] 检查没能进行：{reason}", "[X] the check could not be made: {reason}"),
     "exercises.doctor": Text("请运行 python -m chapter10 doctor", "Run python -m chapter10 doctor"),
     "exercises.hint": Text("提示 {step}/{steps}：{text}", "Hint {step} of {steps}: {text}"),
+    "exercises.hints_left": Text("还剩 {left} 个提示。", "Hints left: {left}."),
+    "exercises.no_hints_left": Text("这是最后一个提示。", "That was the last hint."),
     "exercises.no_answer_yet": Text(
         "先自己做：通过检查（或写下文字）之后再看答案。一定要现在看：",
         "Try first: the answer opens once the check passes (or something is written). To see it now all the same:",

@@ -170,15 +170,19 @@ def drawn(events: Sequence[Event]) -> str:
     return "\n".join(narrow_lanes(events, COLUMNS - _INDENT))
 
 
-def run_checks(names: Names, checks: Sequence[Check], filename: str = "") -> Verdict:
+def run_checks(
+    names: Names, checks: Sequence[Check], filename: str = "", begins: Callable[[str], object] = lambda name: None
+) -> Verdict:
     """Run the checks in order up to the first failure.
 
-    `filename`: what the reader's code was compiled as, to find the line of an error. A file whose first
+    `filename`: what the reader's code was compiled as, to find the line of an error. `begins` is told the name of each
+    check before it is made. A file whose first
     check meets `NotImplementedError` is not started; later, that error is a failure like any other. Raises
     `CannotCheck`.
     """
     passed: list[str] = []
     for check in checks:
+        begins(check.name)
         try:
             check.run(names)
         except Failed as failed:
