@@ -8,6 +8,7 @@ import json
 import logging
 import os
 import random
+import re
 import stat
 import subprocess
 import sys
@@ -20,7 +21,15 @@ from typing import Any
 
 from chapter10.catalog import FIXTURE_GRANTS, fixture_tools
 from chapter10.companions.serving.door import open_door
-from chapter10.companions.serving.loading import ServingError, definition_spec, offer_fixture
+from chapter10.companions.serving.loading import (
+    ServingError,
+    definition_spec,
+    job_tools,
+    load_module,
+    offer_file,
+    offer_fixture,
+    offer_tools,
+)
 from chapter10.companions.serving.messages import (
     MAX_LINE_BYTES,
     RpcError,
@@ -37,7 +46,7 @@ from chapter10.companions.work.living_store import LivingStore
 from chapter10.companions.work.worker import Handler, Worker
 from chapter10.jobs import FINAL_STATES, STATES
 from chapter10.tests.mcp_client import LEGACY, META, TASKS, Answer, Beside, Started, notification, request, text_of
-from chapter10.tests.support import CHILD_SECONDS, FolderTestCase, ManualClock, at_once, child_environment
+from chapter10.tests.support import CHILD_SECONDS, TOP, FolderTestCase, ManualClock, at_once, child_environment
 
 SERVED = "chapter10.tests.served"
 VERSION = "io.modelcontextprotocol/protocolVersion"
@@ -1113,7 +1122,7 @@ class Processes(FolderTestCase):
     def test_a_client_killed_in_the_middle_of_a_job_finds_it_again(self) -> None:
         """Both sides end and both start anew; the handle that it wrote down leads to the result.
 
-        Claims: C10-262.
+        Claims: C10-193.
         """
         gate, started = self.folder / "gate", self.folder / "gate.started"
         options = ["--handlers", SERVED, "--db", str(self.folder / "jobs.db"), "--grant", "reports:write"]
@@ -1249,6 +1258,113 @@ class Named(SessionTestCase, FolderTestCase):
             with self.subTest(text=text), self.assertRaises(ServingError) as caught:
                 self.named(handlers=self.module(text + "\n"))
             self.assertEqual(caught.exception.code, "bad_handlers")
+
+
+class ThePage(SessionTestCase, FolderTestCase):
+    """What `docs/mcp.md` shows is what is said."""
+
+    PAGE = TOP / "docs" / "mcp.md"
+
+    async def replay(
+        self, client: Beside, lines: list[str], between: Callable[[str], None] = lambda line: None
+    ) -> None:
+        """Write what the client of the page writes; what is said in between are the next lines, `M`, `S` and `...`."""
+        server = {"io.modelcontextprotocol/serverInfo": {"name": "chapter10", "version": "1.0"}}
+        for line in lines:
+            said = (
+                line[3:]
+                .replace('"_meta":M', f'"_meta":{compact(TASKS)}')
+                .replace('"_meta":S', f'"_meta":{compact(server)}')
+            )
+            if line.startswith("-> "):
+                between(line)
+                message = json.loads(said)
+                client.said.clear()
+                client.write(message)
+                if "id" in message:
+                    await client.answer(message["id"])
+                continue
+            begin, _, end = said.partition("\u2026")
+            heard = compact(client.said.pop(0))
+            self.assertTrue(heard.startswith(begin) and heard.endswith(end), (said, heard))
+        self.assertEqual(client.said, [])
+
+    def recorded(self) -> list[list[str]]:
+        """Return the exchanges of the page."""
+        blocks = re.findall(r"^```text\n(.*?)^```$", self.PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+        return [block.splitlines() for block in blocks if block.startswith("-> ")]
+
+    async def test_the_recorded_exchanges_are_what_is_said(self) -> None:
+        """Both eras, to the byte; a worker does the job before it is asked for."""
+        older, newer = self.recorded()
+        door = open_door(new_key=keys())
+        await self.replay(Beside(door.offer), older)
+        module = load_module("examples.mcp_tools")
+        clock = ManualClock(1_796_083_200.0)
+        tools = job_tools(module)
+        jobs = Jobs(
+            self.folder / "jobs.db", "alice", tools, new_key=keys(), clock=clock, random=lambda size: b"\7" * size
+        )
+        self.addCleanup(jobs.close)
+        offer = offer_of(grants=("reports:write",))
+        offer_tools(offer, module)
+        jobs.offer_to(offer)
+
+        def between(line: str) -> None:
+            if "tasks/get" in line:
+                clock.advance(2)
+                handlers = {tool.name: tool.handler for tool in tools}
+                with Worker(self.folder / "jobs.db", handlers, clock=clock, renew_every=float("inf")) as worker:
+                    worker.run_once()
+
+        await self.replay(Beside(offer, jobs), newer, between)
+
+    async def test_the_example_answers(self) -> None:
+        """Its tools do what the page says of them."""
+        offer = offer_of()
+        offer_tools(offer, load_module("examples.mcp_tools"))
+        client = Beside(offer)
+        months = text_of(await client.call("sales_months"))
+        self.assertIn("2026-08", months)
+        self.assertGreater(text_of(await client.call("sales_total", month="2026-08")), 0)
+        refused = text_of(await client.call("sales_total", month="1999-01"))
+        self.assertEqual(refused["text"], "No sales in 1999-01. Ask sales_months.")
+
+    @unittest.skipUnless(
+        os.environ.get("CHAPTER10_DATA"), "CHAPTER10_DATA does not name the folder with real tool lists"
+    )
+    async def test_the_bytes_of_five_hundred_tools_are_those_of_the_page(self) -> None:
+        """All of them listed, beside an exchange that finds and loads one."""
+        data = Path(os.environ["CHAPTER10_DATA"])
+        tools = json.loads((data / "mcp-tools-github.json").read_bytes())["tools"]
+        tools += json.loads((data / "retrieval" / "bfcl-live.json").read_bytes())["tools"][: 500 - len(tools)]
+        path = self.folder / "tools.json"
+        path.write_text(json.dumps(tools), encoding="utf-8", newline="\n")
+        sizes = []
+        for direct in (len(tools), DIRECT_TOOLS):
+            offer = offer_of(direct=direct)
+            self.assertEqual(offer_file(offer, path, None), [])
+            client = Beside(offer)
+            sizes.append(0)
+            cursor: dict[str, Any] = {}
+            while cursor is not None:
+                answer = await client.ask("tools/list", **cursor)
+                sizes[-1] += len(write_message(answer))
+                more = answer["result"].get("nextCursor")
+                cursor = None if more is None else {"cursor": more}  # type: ignore[assignment]
+        found = await client.call("tools_search", query="merge a pull request", limit=3)
+        first = text_of(found)["tools"][0]
+        loaded = await client.call("tools_load", tools=[{"name": first["name"], "digest": first["digest"]}])
+        self.assertEqual(first["name"], "merge_pull_request")
+        sizes += [len(write_message(answer)) for answer in (found, loaded)]
+        sizes.append(sum(sizes[1:]))
+        page = self.PAGE.read_text(encoding="utf-8").partition("\n## 4.")[2]
+        self.assertEqual([f"{size:,}" for size in sizes], re.findall(r"^\|.*\| ([0-9,]+) \|$", page, re.MULTILINE))
+
+
+def compact(value: object) -> str:
+    """Return JSON as the page writes it."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 del TaskTestCase

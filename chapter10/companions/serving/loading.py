@@ -28,7 +28,7 @@ from typing import Any, Final
 
 from chapter10.canonical import CodedError
 from chapter10.catalog import Tool, fixture_tools
-from chapter10.companions.finding.tool_list import ToolListError, read_tool_list, words_of
+from chapter10.companions.finding.tool_list import ToolListError, read_tool_list
 from chapter10.companions.serving.offer import Offer, refusal
 from chapter10.companions.serving.task_handles import JobTool
 from chapter10.companions.tools.registry import RegistryError, ToolRegistry, ToolSpec
@@ -166,10 +166,7 @@ def _is_own_function(value: object, module: ModuleType) -> bool:
 def _function_spec(function: Callable[..., Any]) -> ToolSpec:
     name = function.__name__
     description = (inspect.getdoc(function) or name).partition("\n")[0]
-    words = tuple(words_of(f"{name}\n{description}"))
-    return ToolSpec(
-        name, description, "reversible_write", TIMEOUT_SECONDS, 1, MAX_OUTPUT_CHARS, function, keywords=words
-    )
+    return ToolSpec(name, description, "reversible_write", TIMEOUT_SECONDS, 1, MAX_OUTPUT_CHARS, function)
 
 
 def _nothing(**arguments: Any) -> None:

@@ -42,7 +42,7 @@ from chapter10.lab.guessing.predict import (
     refuse_what_does_not_combine,
     with_answers,
 )
-from chapter10.lab.tool_scenes import orchestration, ranking, registry, results, schema, turn
+from chapter10.lab.tool_scenes import orchestration, ranking, registry, results, schema, serving, turn
 
 __all__ = ["AREAS", "CONTRACT", "GROUPS", "REPORTS", "check_reports", "main", "run_companions", "write_reports"]
 
@@ -53,6 +53,7 @@ GROUPS: Final[Mapping[str, Group]] = {
     "results": results.GROUP,
     "turn": turn.GROUP,
     "ranking": ranking.GROUP,
+    "serving": serving.GROUP,
     "clocks": clocks.GROUP,
     "budget": budget.GROUP,
     "interruption": interruption.GROUP,
