@@ -42,6 +42,7 @@ COMMANDS: Final = (
     Command("questions", "lab.guessing.questions", "三道思考题", "three questions on tool orchestration"),
     Command("companions", "lab.reader.companion_experiments", "伴随系统的各组", "the groups of the companions"),
     Command("jobs", "companions.operating.jobs_command", "自己的 CSV，作业来导出", "exports of your own CSV, as jobs"),
+    Command("serve", "companions.serving.serve", "任何 MCP 客户端都能用的门", "tools and jobs for any MCP client"),
     Command("two_terminals", "lab.processes.two_terminals", "一个被杀，一个被冻结", "one worker killed, one frozen"),
     Command("stops", "lab.processes.stops", "一次取消，四个进程怎样停下", "one cancel, and what stops each of four"),
     Command("explore", "lab.histories.explore", "全部历史；拿掉一道防护", "every short history; take a guard out"),

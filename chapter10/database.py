@@ -14,10 +14,12 @@ D5  A file belongs to one kind of store (`application_id`) and has a version (`u
     upgraded in place, a newer one and a stranger's file are refused untouched.
 
 It works from SQLite 3.34 up, without `RETURNING` and `STRICT`. It does not survive a disk that lies about having
-written. A `Database` belongs to the thread that made it, and its transactions do not nest. Who writes next is SQLite's
-choice; `companions.work.turnstile` makes it fair. A process that is stopped within a transaction (SIGSTOP, a debugger)
-keeps the write lock until it goes on or ends: writers are told `store_busy`, in WAL mode readers go on, and its end
-stores nothing. Source: the chapter's section on job state in the database (claims C10-150, C10-153, C10-154).
+written. A `Database` belongs to the thread that made it; while a transaction is open, whoever else wants one, another
+task or the block itself, is refused (`second_owner`). SQLite's locks do not follow a fork: a process that was forked
+while a file was open is refused that file (`forked`), so start children before, or by `spawn`. Who writes next is
+SQLite's choice; `companions.work.turnstile` makes it fair. A process that is stopped within a transaction keeps the
+lock until it goes on or ends: writers are told `store_busy`, in WAL mode readers go on, and its end stores nothing.
+Source: the chapter's section on job state in the database (claims C10-150, C10-153, C10-154).
 """
 
 from __future__ import annotations
@@ -25,7 +27,9 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, Final
+from weakref import WeakSet, ref
 
 from chapter10.canonical import CodedError
 from chapter10.limits import is_seconds
@@ -38,6 +42,10 @@ _WAL_LIMIT_BYTES: Final = 16 * 1024 * 1024
 _JOURNAL_TRIES: Final = 100
 # SQLITE_PROTOCOL: too many processes raced for the first lock of a WAL file; it passes, as the others do.
 _BUSY_CODES: Final = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL})
+_opened: Final[WeakSet[Database]] = WeakSet()
+_inherited: Final[set[str]] = set()  # the paths that were open when this process was forked
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=lambda: _inherited.update({each.path for each in _opened} - {":memory:"}))
 
 
 class StoreError(CodedError, RuntimeError):
@@ -56,39 +64,42 @@ class StoreError(CodedError, RuntimeError):
 class Transaction:
     """`with database.write():` one `BEGIN IMMEDIATE` … `COMMIT`, or `ROLLBACK` on any error."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
+    def __init__(self, database: Database) -> None:
+        self._database = database
 
     def __enter__(self) -> sqlite3.Connection:
+        if self._database._owner and self._database._owner():
+            raise StoreError("store_unavailable", "second_owner")
         try:
-            if self._connection.in_transaction:
+            self._database._owner = ref(self)
+            if self._database.connection.in_transaction:
                 # Ctrl-C struck between a block and its `__exit__`; what that left open was never committed.
-                self._connection.execute("ROLLBACK")
+                self._database.connection.execute("ROLLBACK")
             self._begin()
         except BaseException as error:
             self._rollback(error)
             raise
-        return self._connection
+        return self._database.connection
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if error is not None:
             self._rollback(error)
             return
         try:
-            self._connection.execute("COMMIT")
+            self._database.connection.execute("COMMIT")
+            self._database._owner = None
         except BaseException as failed:
             self._rollback(failed)
             raise
 
     def _begin(self) -> None:
-        self._connection.execute("BEGIN IMMEDIATE")
+        self._database.connection.execute("BEGIN IMMEDIATE")
 
     def _rollback(self, error: BaseException) -> None:
         """Take everything back; where the machine failed, raise the `StoreError` that says so."""
-        try:
-            self._connection.execute("ROLLBACK")
-        except sqlite3.Error:
-            pass  # rolled back already (a full disk), or closed: this must not hide the first error
+        self._database._owner = None
+        with suppress(sqlite3.Error):  # rolled back already (a full disk), or closed: it must not hide the first error
+            self._database.connection.execute("ROLLBACK")
         if isinstance(error, sqlite3.Error) and not isinstance(error, sqlite3.IntegrityError):
             raise _store_error(error) from error
 
@@ -96,10 +107,10 @@ class Transaction:
 class Database:
     """A SQLite file with a schema of its own; `connection` is the `sqlite3.Connection`.
 
-    `path`: a file (`:memory:` gives a private one). `application_id`: a number that marks our kind of file.
-    `migrations`: SQL scripts; the file's version is how many of them have run, each in one transaction with the number.
-    `busy_seconds`: how long to wait for another process's lock, 0 to `MAX_BUSY_SECONDS`. Raises `StoreError` when the
-    path cannot be opened or is not ours.
+    `path`: a file (`:memory:` gives a private one), the same one wherever the process goes later. `application_id`: a
+    number that marks our kind of file. `migrations`: SQL scripts; the file's version is how many of them have run, each
+    in one transaction with the number. `busy_seconds`: how long to wait for another process's lock, 0 to
+    `MAX_BUSY_SECONDS`. Raises `StoreError` when the path cannot be opened or is not ours.
     """
 
     def __init__(
@@ -113,24 +124,37 @@ class Database:
         if not is_seconds(busy_seconds, 0) or busy_seconds > MAX_BUSY_SECONDS:
             raise StoreError("store_unavailable", f"busy_seconds is not from 0 to {MAX_BUSY_SECONDS:.0f}")
         try:
-            name = os.fspath(path)
-        except TypeError as error:
+            name = os.fsdecode(path)
+            self.path: str = name if name in ("", ":memory:") else os.path.realpath(name)
+        except (TypeError, ValueError, OSError) as error:  # a NUL in the name; a folder that is gone
             raise StoreError("store_unavailable", "not a path") from error
-        if not name:  # SQLite would make a nameless file and delete it at the end
-            raise StoreError("store_unavailable", "an empty path")
+        if not name or self.path in _inherited:  # of no name SQLite would make a file and delete it at the end
+            raise StoreError("store_unavailable", "forked" if name else "an empty path")
+        self._process = os.getpid()
+        self._owner: ref[Transaction] | None = None  # of the transaction that is open
         try:
-            self.connection = sqlite3.connect(name, timeout=busy_seconds, isolation_level=None, cached_statements=256)
-        except (sqlite3.Error, ValueError) as error:  # ValueError: a NUL in the name
+            self._connection = sqlite3.connect(name, timeout=busy_seconds, isolation_level=None, cached_statements=256)
+        except sqlite3.Error as error:
             raise _store_error(error) from error
+        _opened.add(self)
         try:
             self._prepare(application_id, migrations)
-        except BaseException:
+        except BaseException as error:
             self.close()
+            if isinstance(error, sqlite3.Error):
+                raise _store_error(error) from error
             raise
+
+    @property
+    def connection(self) -> sqlite3.Connection:
+        """Return the connection, for statements of one's own. Raises `StoreError` (`forked`)."""
+        if os.getpid() != self._process:
+            raise StoreError("store_unavailable", "forked")
+        return self._connection
 
     def write(self) -> Transaction:
         """Return the context manager of one durable transaction; it yields the connection. Raises `StoreError`."""
-        return Transaction(self.connection)
+        return Transaction(self)
 
     def row(self, sql: str, parameters: Sequence[object] = ()) -> Any:
         """Return the first row of a query, or None. Raises `StoreError`."""
@@ -152,17 +176,15 @@ class Database:
             self.connection.close()
         except sqlite3.Error as error:
             raise _store_error(error) from error
+        _opened.discard(self)
 
     def _prepare(self, application_id: int, migrations: Sequence[str]) -> None:
-        try:
-            self.connection.execute("PRAGMA synchronous=FULL")
-            self.connection.execute("PRAGMA foreign_keys=ON")
-            if self._needs_migration(application_id, len(migrations)):
-                self._choose_journal()
-                self._migrate(application_id, migrations)
-            self.connection.execute(f"PRAGMA journal_size_limit={_WAL_LIMIT_BYTES}")
-        except sqlite3.Error as error:
-            raise _store_error(error) from error
+        self.connection.execute("PRAGMA synchronous=FULL")
+        self.connection.execute("PRAGMA foreign_keys=ON")
+        if self._needs_migration(application_id, len(migrations)):
+            self._choose_journal()
+            self._migrate(application_id, migrations)
+        self.connection.execute(f"PRAGMA journal_size_limit={_WAL_LIMIT_BYTES}")
 
     def _needs_migration(self, application_id: int, newest: int) -> bool:
         """Look before touching: is this file ours, and how old is it?"""
@@ -179,11 +201,7 @@ class Database:
         return bool(version < newest)
 
     def _choose_journal(self) -> None:
-        """Ask for WAL, once in a file's life; a file system without shared memory keeps the rollback journal.
-
-        SQLite does not wait here. Of several that open a new file at once, those that are refused wait for the write
-        lock and ask again.
-        """
+        """Ask for WAL, once in a file's life; a file system without shared memory keeps the rollback journal."""
         for _ in range(_JOURNAL_TRIES):
             try:
                 self.connection.execute("PRAGMA journal_mode=WAL")
@@ -191,7 +209,7 @@ class Database:
             except sqlite3.OperationalError as error:
                 if not is_busy(error):
                     raise
-            with self.write():
+            with self.write():  # SQLite does not wait above: of several that open a new file, the refused wait here
                 pass
 
     def _migrate(self, application_id: int, migrations: Sequence[str]) -> None:

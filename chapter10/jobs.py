@@ -50,8 +50,8 @@ from sqlite3 import Connection
 from typing import Any, ClassVar, Final, NamedTuple, Self
 
 from chapter10.canonical import CanonicalError, CodedError, canonical, text_digest
-from chapter10.database import BUSY_SECONDS, Database
-from chapter10.limits import JOB_ARGUMENTS, MAX_ARGS_BYTES, MAX_RESULT_BYTES
+from chapter10.database import BUSY_SECONDS, Database, StoreError
+from chapter10.limits import JOB_ARGUMENTS, MAX_ARGS_BYTES, MAX_RESULT_BYTES, is_unicode, is_whole
 
 __all__ = [
     "APPLICATION_ID", "DEADLINE_SECONDS", "FINAL_STATES", "LIVE_STATES", "REPORTS_EXPORT", "SCHEMA", "STATES",
@@ -167,6 +167,13 @@ class Job(NamedTuple):
     total: int
     error: str | None
 
+    def is_sound(self) -> bool:
+        """Say whether a store can have written this row; what the disk or another program changed is damage."""
+        times = {*map(type, (self.deadline, self.ready_at, self.lease_until or 0))} <= {int, float}
+        texts = all(type(text) is str and is_unicode(text) for text in (self.owner, self.state, self.error or ""))
+        attempts = is_whole(self.max_attempts, 0) and is_whole(self.attempt, 0, self.max_attempts)
+        return times and texts and attempts and is_whole(self.total, 0) and is_whole(self.done, 0, self.total)
+
 
 class JobStore:
     """Jobs, receipts and events in one SQLite file; see the module for what it promises.
@@ -175,6 +182,7 @@ class JobStore:
     long a call waits for another process. `db`: the connection, for looking. Use it as a context manager or call
     `close`. A store belongs to the thread that made it; any number of stores may share a file. Raises `JobError`
     (`bad_input`) for no operation; every method may raise `StoreError` (`store_busy`, `store_unavailable`) as well.
+    What is read back is checked: of a row that no store has written, the `reason` is `damaged:` and which row.
     """
 
     _arguments: ClassVar = JOB_ARGUMENTS
@@ -266,11 +274,9 @@ class JobStore:
         """
         self._check(owner=owner, job_id=job_id)
         names = ("id", "state", "attempt", "done", "total", "error")
-        query = f"SELECT {', '.join(names)} FROM jobs WHERE id = ? AND owner = ?"  # guard: owner
+        query = f"SELECT {', '.join(Job._fields)} FROM jobs WHERE id = ? AND owner = ?"  # guard: owner
         row = self._database.row(query, (job_id, owner))
-        if row is None:
-            raise JobError("not_found")
-        return dict(zip(names, row, strict=True))
+        return {name: value for name, value in self._sound(job_id, row)._asdict().items() if name in names}
 
     def cancel(self, owner: str, job_id: int, *, now: Now | None = None) -> str:
         """Ask for a job to be stopped and return its state after the request; `now` only dates it.
@@ -299,14 +305,15 @@ class JobStore:
         """
         self._check(owner=owner, job_id=job_id, after=after, limit=limit)
         rows = self._database.rows(  # the outer join tells a job without newer events from no job
-            "SELECT e.seq, e.kind, e.attempt, e.detail FROM jobs j LEFT JOIN events e ON e.job_id = j.id AND e.seq > ?"
-            " WHERE j.id = ? AND j.owner = ? ORDER BY e.seq LIMIT ?",  # guard: owner
+            "SELECT e.seq, e.kind, e.attempt, CAST(e.detail AS BLOB) FROM jobs j LEFT JOIN events e"
+            " ON e.job_id = j.id AND e.seq > ? WHERE j.id = ? AND j.owner = ? ORDER BY e.seq LIMIT ?",  # guard: owner
             (after, job_id, owner, limit),
         )
         if not rows:
             raise JobError("not_found")
         names = ("seq", "kind", "attempt", "detail")
-        return [dict(zip(names, (*row[:3], json.loads(row[3])), strict=True)) for row in rows if row[0] is not None]
+        found = [(*row[:3], _parsed(row[3], f"event {row[0]}", dict)) for row in rows if row[0] is not None]
+        return [dict(zip(names, row, strict=True)) for row in found]
 
     def result(self, owner: str, job_id: int) -> dict[str, Any]:
         """Return `{artifact_id, sha256, data}` of a job that succeeded; `sha256` is the digest of `data`.
@@ -316,7 +323,7 @@ class JobStore:
         """
         self._check(owner=owner, job_id=job_id)
         row = self._database.row(
-            "SELECT r.sha256, r.data FROM jobs j LEFT JOIN receipts r ON r.job_id = j.id"
+            "SELECT r.sha256, CAST(r.data AS BLOB) FROM jobs j LEFT JOIN receipts r ON r.job_id = j.id"
             " WHERE j.id = ? AND j.owner = ?",  # guard: owner
             (job_id, owner),
         )
@@ -324,17 +331,21 @@ class JobStore:
             raise JobError("not_found")
         if row[1] is None:
             raise JobError("not_ready")
-        return {"artifact_id": f"report-{job_id}", "sha256": row[0], "data": json.loads(row[1])}
+        data = _parsed(row[1], f"the result of job {job_id}", object, row[0])
+        return {"artifact_id": f"report-{job_id}", "sha256": row[0], "data": data}
 
     # The worker's side: who may call these is the business of the process that does.
 
     def intent(self, job_id: int) -> dict[str, Any]:
         """Return `{tool, version, args}` of a job, for the worker. Raises `JobError`: `not_found`, `bad_input`."""
         self._check(job_id=job_id)
-        row = self._database.row("SELECT intent FROM jobs WHERE id = ?", (job_id,))
+        row = self._database.row("SELECT CAST(intent AS BLOB) FROM jobs WHERE id = ?", (job_id,))
         if row is None:
             raise JobError("not_found")
-        return dict(json.loads(row[0]))
+        intent: dict[str, Any] = _parsed(row[0], f"the intent of job {job_id}", dict)
+        if {name: type(value) for name, value in intent.items()} != {"tool": str, "version": str, "args": dict}:
+            raise StoreError("store_unavailable", f"damaged: the intent of job {job_id}")
+        return intent
 
     def claim(self, job_id: int, *, now: Now, lease: float = 10) -> int | None:
         """Take a job for `lease` seconds and return the attempt number, or None if it is not to be had.
@@ -447,10 +458,16 @@ class JobStore:
         return int(self._database.row("SELECT count(*) FROM receipts WHERE job_id = ?", (job_id,))[0])
 
     def _find(self, db: Connection, job_id: int) -> Job:
-        row = db.execute(f"SELECT {', '.join(Job._fields)} FROM jobs WHERE id = ?", (job_id,)).fetchone()
+        query = f"SELECT {', '.join(Job._fields)} FROM jobs WHERE id = ?"
+        return self._sound(job_id, db.execute(query, (job_id,)).fetchone())
+
+    def _sound(self, job_id: int, row: Any) -> Job:
         if row is None:
             raise JobError("not_found")
-        return Job._make(row)
+        job = Job._make(row)
+        if not job.is_sound():
+            raise StoreError("store_unavailable", f"damaged: job {job_id}")
+        return job
 
     def _may_write(self, db: Connection, job: Job, attempt: int, now: float) -> str:
         """Ask in the order of `finish`; return `running` where the attempt may write, or as what the job has ended."""
@@ -518,3 +535,15 @@ class JobStore:
         except ValueError as refused:
             raise JobError("invalid_submission", str(refused)) from refused
         return f'{{"args":{text},"tool":{canonical(tool)},"version":{canonical(operation.version)}}}'
+
+
+def _parsed(stored: bytes, what: str, kind: type, sha256: object = None) -> Any:
+    """Return a value of this kind that was stored as JSON, once its digest is the one that was stored with it."""
+    try:
+        text = stored.decode("utf-8")
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise StoreError("store_unavailable", f"damaged: {what}") from error
+    if not isinstance(value, kind) or sha256 not in (None, text_digest(text)):  # guard: digest
+        raise StoreError("store_unavailable", f"damaged: {what}")
+    return value

@@ -11,4 +11,5 @@ The rooms, from below; each one's docstring follows one call, one message or one
     effects         one effect for one intent, and a message that leaves with the write
     work            one job, from its place in line to its receipt, by processes that die
     operating       one export of your own, from the command line to the sentence that a person reads
+    serving         one message of an MCP client, from the line that came in to the line that goes out
 """

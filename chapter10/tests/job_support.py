@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+import sqlite3
 import tempfile
 from collections.abc import Callable, Iterable
+from contextlib import closing
 from pathlib import Path
 from typing import Any, ClassVar, Final, NamedTuple
 
@@ -63,6 +65,11 @@ def _several_dead(store: JobStore) -> None:
     store.claim(3, now=1)
 
 
+def _failed(store: JobStore) -> None:
+    _running(store)
+    store.fail(1, 1, "bad_input", now=2)
+
+
 def _several_ended(store: JobStore) -> None:
     for number, key in enumerate(("a", "b", "c"), 1):
         store.submit("alice", key, AUGUST, now=0)
@@ -71,7 +78,7 @@ def _several_ended(store: JobStore) -> None:
 
 
 _BATCH: Final = [("k", AUGUST), ("l", JULY), ("k", AUGUST)]
-_SWEPT: Final = {"deadline_exceeded": 1, "attempts_exhausted": 1, "cancelled": 1, "skipped": 0}
+_SWEPT: Final = {"deadline_exceeded": 1, "attempts_exhausted": 1, "cancelled": 1, "damaged": 0, "skipped": 0}
 _NOTHING: Final = dict.fromkeys(_SWEPT, 0)
 
 WRITES: Final = (
@@ -97,6 +104,9 @@ _LIVING_WRITES: Final = (
     Write("claim next past dead jobs", _several_dead, lambda s: s.claim_next(now=12), None, None),
     Write("renew", _running, lambda s: s.renew(1, 1, now=2, lease=50), "running", "running"),
     Write("renew past the deadline", _running, lambda s: s.renew(1, 1, now=100), "failed", "failed"),
+    Write("hand back", _last_attempt, lambda s: s.hand_back(1, 2, "worker_stopped", now=12), "queued", "queued"),
+    Write("retry", _failed, lambda s: s.retry(1, now=3, by="ops", why="mended"), 2, 2),
+    Write("release", _running, lambda s: s.release(1, now=2), True, False),
     Write("sweep", _several_dead, lambda s: s.sweep(now=12), _SWEPT, _NOTHING),
     Write(
         "prune",
@@ -211,6 +221,12 @@ class JobTestCase(FolderTestCase):
         if isinstance(store, LivingStore):
             calls.append(lambda: store.renew(*given, now=now))
         return calls
+
+    def damage(self, change: str) -> None:
+        """Change the file behind the store's back, as a disk or another program does."""
+        with closing(sqlite3.connect(self.path, isolation_level=None)) as db:
+            db.execute("PRAGMA ignore_check_constraints=ON")
+            db.execute(change)
 
     def contents(self) -> Contents:
         """Return every row, as another connection sees it."""

@@ -10,6 +10,7 @@ import json
 import threading
 import unittest
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from chapter10.companions.basics.tasks import abandoned
@@ -509,6 +510,31 @@ class LongLoops(unittest.TestCase):
         with self.assertRaises(ToolCancelled):
             run_virtual(lambda loop: in_thread(called.append, token))
         self.assertEqual(called, [])
+
+    @virtual
+    async def test_what_still_waits_for_a_thread_is_never_begun(self, loop: VirtualLoop) -> None:
+        """It is cancelled at once, by its token or its caller, without a grace, and a thread that is free leaves it."""
+        threads = ThreadPoolExecutor(max_workers=1)
+        loop.set_default_executor(threads)
+        release = threading.Event()
+        occupied = loop.run_in_executor(None, release.wait, 60)
+        ran: list[object] = []
+        for by_caller in (False, True):
+            token = CancelToken()
+            task = loop.create_task(in_thread(ran.append, token, grace_s=2.0))
+            await asyncio.sleep(0)
+            began = loop.time()
+            if by_caller:
+                task.cancel()
+            else:
+                token.cancel("user")
+            await until_done(task)
+            self.assertEqual((by_caller, 0.0), (task.cancelled(), loop.time() - began))
+            self.assertTrue(by_caller or isinstance(task.exception(), ToolCancelled))
+        release.set()
+        await occupied
+        await loop.run_in_executor(None, int)  # it stands behind them in the queue
+        self.assertEqual([], ran)
 
     @virtual
     async def test_the_error_of_a_thread_that_was_left_behind_is_not_reported_as_lost(self, loop: VirtualLoop) -> None:

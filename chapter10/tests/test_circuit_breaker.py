@@ -7,9 +7,13 @@ import math
 import random
 import threading
 import unittest
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
+from chapter10.companions.interruption.budget import Budget, BudgetExhausted, ToolTimedOut, tool_with_budget
+from chapter10.companions.interruption.cancellation import CancelToken, ToolCancelled
 from chapter10.companions.retrying.circuit_breaker import (
     BUCKETS,
     FAILURE_RATE,
@@ -19,8 +23,8 @@ from chapter10.companions.retrying.circuit_breaker import (
     BreakerError,
     CircuitBreaker,
     CircuitOpenError,
+    Judgement,
     Permit,
-    Verdict,
     judge,
 )
 from chapter10.tests.support import ManualClock
@@ -38,7 +42,7 @@ class BreakerTestCase(unittest.TestCase):
         self.clock = ManualClock(500.0)
         self.breaker = CircuitBreaker(clock=self.clock)
 
-    def give(self, verdict: Verdict, times: int = 1) -> None:
+    def give(self, verdict: Judgement, times: int = 1) -> None:
         for _ in range(times):
             self.breaker.acquire().give(verdict)
 
@@ -382,7 +386,7 @@ class Verdicts(BreakerTestCase):
 
         Claims: I4-077.
         """
-        table: list[tuple[BaseException | None, Verdict]] = [
+        table: list[tuple[BaseException | None, Judgement]] = [
             (None, "success"),
             (TimeoutError(), "failure"),
             (ConnectionResetError(), "failure"),
@@ -403,6 +407,28 @@ class Verdicts(BreakerTestCase):
         for error, verdict in table:
             with self.subTest(error=error):
                 self.assertEqual(judge(error), verdict)
+
+    @virtual
+    async def test_our_own_giving_up_opens_no_circuit(self, loop: VirtualLoop) -> None:
+        """What a token, a budget or another circuit ended leaves a healthy dependency's circuit closed."""
+        open_one = CircuitBreaker(clock=self.clock, min_calls=1)
+        open_one.acquire().failure()
+        token = CancelToken()
+        loop.call_later(0.002, token.cancel, "user")
+
+        async def healthy() -> None:
+            await pause(0.05)
+
+        calls: tuple[tuple[type[Exception], Callable[[], Awaitable[None]]], ...] = (
+            (ToolCancelled, partial(token.run, healthy)),
+            (BudgetExhausted, partial(tool_with_budget, "t", {}, Budget(5, clock=loop.time), healthy)),
+            (ToolTimedOut, partial(tool_with_budget, "t", {}, Budget(5, clock=loop.time), healthy, 0)),
+            (CircuitOpenError, partial(open_one.call, healthy)),
+        )
+        for kind, call in calls:
+            with self.assertRaises(kind):
+                await self.breaker.call(call)
+        self.assertEqual((self.breaker.failures, self.breaker.statistics().neutral), (0, 4))
 
     def test_a_permit_judges_its_block(self) -> None:
         """`with breaker.acquire():` books what comes out of it."""
@@ -436,7 +462,7 @@ class Verdicts(BreakerTestCase):
         async def noop() -> None:
             pass
 
-        def broken(error: BaseException | None) -> Verdict:
+        def broken(error: BaseException | None) -> Judgement:
             raise KeyError
 
         self.half_open()
@@ -559,7 +585,7 @@ class AgainstAModel(BreakerTestCase):
                 clock.advance(dice.choice((0, 0, 0, 0.25, 0.5, 1, 1, 7.5, 30, 30.25, 59.75, 60, 200)))
                 if out and dice.random() < 0.55:
                     permit, number = out.pop(dice.randrange(len(out)))
-                    verdict: Verdict = "failure" if dice.random() < bias else dice.choice(("success", "neutral"))
+                    verdict: Judgement = "failure" if dice.random() < bias else dice.choice(("success", "neutral"))
                     permit.give(verdict)
                     model.settle(number, verdict, clock.now)
                 else:

@@ -20,6 +20,7 @@ from unittest import mock
 
 from chapter10.companions.effects import intents
 from chapter10.companions.effects.inbox import Consumer
+from chapter10.companions.finding.ranking import Ranking
 from chapter10.companions.interruption.budget import Budget
 from chapter10.companions.retrying import retry as retry_module
 from chapter10.companions.retrying.circuit_breaker import CircuitBreaker
@@ -77,6 +78,16 @@ class _Dated(ResultBudget):
         return [{"role": "user", "content": [{"type": "text", "text": f"request {self._number}"}]}, *sent], report
 
 
+class _Shared(Ranking):
+    """Counts over all tools and leaves out of the list what may not be seen."""
+
+    def search(self, query: str, grants: Any, limit: int = 3) -> list[dict[str, Any]]:
+        tools = self.catalog.tools
+        everything = {tool.permission for tool in tools.values()}
+        cards = super().search(query, everything, 1000)
+        return [card for card in cards if tools[card["name"]].permission in grants][:limit]
+
+
 class _CancelledWhenNobodyWaits(LivingStore):
     """Cancels the job of a caller who has waited long enough."""
 
@@ -111,7 +122,11 @@ def _without_a_fingerprint(*arguments: Any, **options: Any) -> intents.Intent:
 
 def scene_of(group: str) -> ModuleType:
     """The module of a group."""
-    room = "tool_scenes" if group in {"schema", "registry", "orchestration", "results", "turn"} else "effect_scenes"
+    room = (
+        "tool_scenes"
+        if group in {"schema", "registry", "orchestration", "results", "turn", "ranking"}
+        else "effect_scenes"
+    )
     return importlib.import_module(f"chapter10.lab.{room}.{group}")
 
 
@@ -124,6 +139,7 @@ def without_a_rule(group: str) -> AbstractContextManager[Any]:
         "registry": ("ToolRegistry", _OncePermitted),
         "results": ("PREVIEW_CHARS", 0),
         "turn": ("ResultBudget", _Dated),
+        "ranking": ("Ranking", _Shared),
         "clocks": ("LivingStore", _CancelledWhenNobodyWaits),
         "interruption": ("checked", _never_looks),
         "retry": ("retry", _each_layer_for_itself),

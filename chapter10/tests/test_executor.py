@@ -22,6 +22,7 @@ from chapter10.companions.tools.executor import (
     MAX_CALLS,
     MAX_PARALLEL,
     MAX_PENDING_PROGRESS,
+    MAX_UNSHAPED_CHARS,
     NEXT_STATE,
     StreamingToolExecutor,
     ToolState,
@@ -31,6 +32,7 @@ from chapter10.companions.tools.executor import (
 from chapter10.companions.tools.tool_calls import (
     CALL_CANCELLED,
     CAUSE_TEXTS,
+    MAX_REFUSAL,
     MAX_TEXT,
     PIPELINE_STEPS,
     SIBLING_ERROR,
@@ -48,6 +50,7 @@ from chapter10.companions.tools.tool_calls import (
     invalid_arguments,
     parse_arguments,
 )
+from chapter10.companions.tools.tool_spec import ANSWER_LOST, ToolRefused
 from chapter10.jobs import STATES
 
 
@@ -290,9 +293,10 @@ class Arguments(unittest.TestCase):
             self.assertEqual(str(caught.exception), "invalid_arguments")
 
     def test_a_text_that_ends_too_early_is_called_cut_off(self) -> None:
-        """Every prefix of an object is cut off and nothing else."""
+        """Every prefix of an object is cut off and nothing else; the empty one is how providers write no arguments."""
         text = '{"path": "a\\n.ts", "lines": [1, 22, null], "deep": {"x": true}}'
-        for end in range(len(text)):
+        self.assertEqual(parse_arguments(ToolCall("1", "t", "")), {})
+        for end in range(1, len(text)):
             with self.subTest(end=end), self.assertRaises(ExecutorError) as caught:
                 parse_arguments(ToolCall("1", "t", text[:end]))
             self.assertEqual(caught.exception.reason, "cut off")
@@ -890,6 +894,45 @@ class Handing(ExecutorTestCase):
         self.assertEqual((result.is_error, result.code), (True, "tool_failure"))
         self.assertNotIn("secret", result.content)
         self.assertIsInstance(result.cause, RuntimeError)
+
+    async def test_a_shaping_that_fails_takes_nothing_back(self) -> None:
+        """A write that was done is no failure, and a call that failed or was cancelled keeps its code and its text."""
+
+        def shape(call: ToolCall, content: Any, is_error: bool) -> Any:
+            raise RuntimeError("secret")
+
+        executor = await self.running(unsafe("done"), shape_result=shape)
+        await self.stage.end("done", "receipt")
+        (result,) = await executor.results()
+        self.assertEqual((result.is_error, result.code, result.content), (False, None, ANSWER_LOST))
+        failures: list[tuple[Any, Any]] = [
+            ("no " * 1000, ("no " * 1000)[:MAX_UNSHAPED_CHARS]),
+            ([1], "The tool failed."),
+        ]
+        for given, content in failures:
+            self.stage = Stage()
+            executor = await self.running(unsafe("refused"), shape_result=shape)
+            await self.stage.end("refused", CallFailure(given, "forbidden"))
+            (result,) = await executor.results()
+            self.assertEqual((result.code, result.content), ("forbidden", content))
+        self.stage = Stage()
+        executor = await self.running(unsafe("stopped"), shape_result=shape)
+        executor.query.cancel(USER_INTERRUPT)
+        (result,) = await executor.results()
+        self.assertEqual(result.code, USER_INTERRUPT)
+        self.assertIn("outcome is unknown", result.content)
+
+    async def test_a_tool_may_say_why_it_failed(self) -> None:
+        """The text that its author chose, without secrets and bounded; a command that says so ends its siblings."""
+
+        async def run(call: ToolCall, progress: ProgressSink) -> Any:
+            raise ToolRefused("exit 1, password=hunter2 " + "x" * 10_000)
+
+        executor = self.executor(bash("a"), run=run)
+        (result,) = await executor.results()
+        self.assertEqual((result.code, executor.has_errored), ("tool_failure", True))
+        self.assertLessEqual(len(result.content), MAX_REFUSAL)
+        self.assertTrue(result.content.startswith("exit 1, password=[redacted] x"))
 
     async def test_ten_thousand_calls_in_one_turn(self) -> None:
         """All are answered in order, one more is refused, and what was handed out is not kept."""
@@ -1586,9 +1629,45 @@ class Pipeline(ExecutorTestCase):
         plain = ToolPipeline(call, check_permission=lambda call: CallFailure("no"))
         self.assertEqual(await plain(safe("a"), self._no_progress()), CallFailure("no", local=True))
 
+    async def test_a_call_that_is_still_being_asked_about_has_not_started(self) -> None:
+        """A cancel while a step before the call waits, and one while the tool runs: two fates."""
+        asked = asyncio.Event()
+
+        async def wait(call: ToolCall, progress: ProgressSink | None = None) -> Any:
+            if call.call_id == "asked" or progress is not None:
+                await asked.wait()
+
+        executor = self.executor(run=ToolPipeline(wait, check_permission=wait))
+        executor.add(unsafe("asked"))
+        await settle()
+        executor.cancel_call("asked")
+        executor.add(unsafe("called"))
+        await settle()
+        executor.cancel_call("called")
+        first, second = await executor.results()
+        self.assertEqual((first.started, second.started), (False, True))
+        self.assertIn("not started", first.content)
+        self.assertIn("outcome is unknown", second.content)
+
+    async def test_a_step_after_the_call_does_not_make_it_undone(self) -> None:
+        """Of a read its failure is one; what was written stays written, and says so."""
+
+        async def call(call: ToolCall, progress: ProgressSink) -> str:
+            return "value"
+
+        def post(call: ToolCall, value: Any) -> Any:
+            raise KeyError("secret")
+
+        run = ToolPipeline(call, post_tool_use=post)
+        executor = self.executor(safe("read"), unsafe("write"), run=run)
+        read, write = await executor.results()
+        self.assertEqual((read.code, read.content), ("tool_failure", "The tool failed."))
+        self.assertEqual((write.code, write.content), (None, ANSWER_LOST))
+
     def _no_progress(self) -> ProgressSink:
         class Sink:
             reason: str | None = None
+            called = True
 
             def __call__(self, data: Any) -> None:
                 raise AssertionError

@@ -27,6 +27,7 @@ from chapter10.companions.operating.exports import (
 from chapter10.companions.operating.sales import SalesError
 from chapter10.companions.work.heartbeat import AttemptOver
 from chapter10.companions.work.worker import Handler, Outcome, Worker
+from chapter10.database import StoreError
 from chapter10.jobs import JobError, JobStore
 from chapter10.tests.job_support import LivingTestCase
 from chapter10.tests.support import ManualClock, defaults
@@ -546,6 +547,17 @@ class Atomic(ExportTestCase):
             self.assertEqual(remove_leftovers(leftover.parent, self.path), 2)
         self.assertEqual(remove_leftovers(leftover.parent, self.path), 0)
         self.assertEqual(remove_leftovers(leftover.parent, self.folder / "none.db"), 0)
+
+    def test_of_a_store_that_is_not_there_nothing_is_a_leftover(self) -> None:
+        """An empty store made by looking, or one in memory, would name no table, and all would go."""
+        self.results.mkdir(exist_ok=True)
+        table = self.results / "report-1-a1-month.csv"
+        table.write_bytes(b"")
+        for path in (self.folder / "none.db", ":memory:"):
+            with self.assertRaises(StoreError):
+                remove_leftovers(self.results, path)
+        self.assertTrue(table.exists())
+        self.assertFalse((self.folder / "none.db").exists())
         self.assertFalse((self.folder / "none.db").exists(), "without a table nobody is asked")
 
     @unittest.skipIf(sys.platform == "win32", "no links on this system")

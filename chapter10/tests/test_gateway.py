@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import random
 import threading
@@ -15,6 +16,8 @@ from unittest import mock
 from chapter10.companions.tools.executor import KEEP_PROGRESS
 from chapter10.companions.tools.gateway import (
     MAX_MESSAGES,
+    NEXT_STEPS,
+    NO_NAME,
     READ_TOOL,
     SEARCH_TOOL,
     Gateway,
@@ -25,8 +28,8 @@ from chapter10.companions.tools.gateway import (
 from chapter10.companions.tools.registry import ApprovalRequest, CallContext, ToolRegistry, ToolSpec
 from chapter10.companions.tools.result_budget import ResultBudget, merge_messages
 from chapter10.companions.tools.result_store import ResultStore
-from chapter10.companions.tools.tool_calls import CallFailure, ExecutorError, Progress, ToolResult
-from chapter10.companions.tools.transcript import MAX_PROBLEMS, prefix_digests, problems_of
+from chapter10.companions.tools.tool_calls import CallFailure, Progress, ToolResult
+from chapter10.companions.tools.transcript import MAX_PROBLEMS, fits, prefix_digests, problems_of
 from chapter10.tests.support import FolderTestCase
 
 Block = dict[str, Any]
@@ -143,6 +146,23 @@ async def model(*script: Block | Callable[[], Any]) -> AsyncIterator[Block]:
         await settle()
 
 
+class PlainQuestions(GatewayTestCase):
+    """A search takes words that somebody chose, or a question as people ask it."""
+
+    async def test_one_word_says_how_a_search_reads_its_query(self) -> None:
+        """The plain question finds what its words alone do not, and never what the caller may not see."""
+        self.tool("parcels.track", description="Tells where a shipment is.", keywords=("物流",))
+        self.tool("parcels.hidden", description="Tells where a shipment is.", permission="secret")
+        for ranking, found in (("words", []), ("plain", ["parcels.track"])):
+            self.sent = []
+            gateway = await self.ready("where", "is", "my", "shipment?", ranking=ranking)
+            self.assertEqual(gateway.loaded, found)
+
+    async def test_another_word_is_refused(self) -> None:
+        """A search that nobody knows is not guessed at."""
+        self.assertRaisesRegex(GatewayError, "bad_input", self.gateway, ranking="best")
+
+
 class WhatReachesAHandler(GatewayTestCase):
     """Only the registry calls, and only what was loaded and may run now."""
 
@@ -192,13 +212,89 @@ class WhatReachesAHandler(GatewayTestCase):
         found = [gateway._call(call(name, name)).read_only for name in names]
         self.assertEqual(found, [True, True, True, False, False])
 
+    async def test_a_tool_that_names_no_permission_and_no_words_is_found_and_called(self) -> None:
+        """What may be called can be found: by its name, by a phrase, with a question mark, whatever the grants are."""
+        self.tool("order_status", permission="public", keywords=None, description="查询订单状态")
+        for number, query in enumerate(("order_status", "订单状态", "status?")):
+            for grants in ((), {"other"}):
+                gateway = self.gateway(grants=grants)
+                gateway.ask("?")
+                await self.play(gateway, search(f"s{number}", query))
+                (result,) = await self.play(gateway, call("c", "order_status"))
+                self.assertEqual(result.content, "order_status A")
+
+    async def test_names_are_as_providers_take_them_and_lead_back(self) -> None:
+        """Whatever a registered name looks like, its tool is offered, called and limited under one that fits."""
+        names = ["orders.get", "orders_get", "orders/get", "查询订单", "x" * 70 + "1", "x" * 70 + "2", "a b"]
+        for name in names:
+            self.tool(name, keywords=("all",), permission="public")
+        self.budget = ResultBudget(ResultStore(self.folder / "results"), tool_limits={"orders.get": 12_345})
+        gateway = self.gateway(definition_bytes=100_000)
+        gateway.ask("?")
+        (found,) = await self.play(gateway, search("c", "all", limit=20))
+        offered = [one["name"] for one in json.loads(found.content)["loaded"]]
+        self.assertTrue(all(map(fits, offered)), offered)
+        self.assertEqual((len(set(offered)), gateway.loaded), (len(names), sorted(names)))
+        await self.play(gateway, *(call(f"call{number}", name) for number, name in enumerate(offered)))
+        self.assertEqual(sorted(self.calls), sorted(f"{name} A" for name in names))
+        self.assertEqual(self.budget.threshold("orders_get"), 12_345)
+        self.send(gateway)
+        sent = {block["name"] for message in gateway.transcript for block in message["content"] if "name" in block}
+        self.assertTrue(all(map(fits, sent)), sent)
+
+    async def test_a_name_is_mapped_by_what_was_loaded_alone(self) -> None:
+        """A tool that this user may not see has no part in it; the registered name of a loaded tool is understood."""
+        self.tool("orders_get", permission="secret")
+        self.tool("orders.get")
+        gateway = await self.ready("orders")
+        results = await self.play(gateway, call("a", "orders.get"), call("b", "orders_get"), call("c", "orders/get"))
+        self.assertEqual([result.code for result in results], [None, None, "unknown_tool"])
+        self.assertEqual([result.name for result in results], ["orders_get"] * 3)
+        self.assertEqual(self.calls, ["orders.get A"] * 2)
+
+    async def test_the_request_has_a_form_for_each_provider(self) -> None:
+        """The tools that are always there, and those that were loaded, in the two common shapes."""
+        self.tool("orders.get")
+        gateway = await self.ready("orders")
+        request = gateway.request()
+        flat = request.tools_for("input_schema")
+        self.assertEqual([one["name"] for one in flat], [SEARCH_TOOL, READ_TOOL, "orders_get"])
+        self.assertEqual({tuple(sorted(one)) for one in flat}, {("description", "input_schema", "name")})
+        self.assertEqual(flat[2]["input_schema"], SCHEMA)
+        nested = request.tools_for("function", loaded=False)
+        self.assertEqual([one["function"]["name"] for one in nested], [SEARCH_TOOL, READ_TOOL])
+        self.assertEqual({one["type"] for one in nested}, {"function"})
+        self.assertEqual(nested[0]["function"]["parameters"], flat[0]["input_schema"])
+        with self.assertRaises(ValueError):
+            request.tools_for("other")  # type: ignore[arg-type]
+
+    async def test_the_two_tools_may_be_called_otherwise(self) -> None:
+        """By names that fit and that no registered tool has, so that none is hidden behind another."""
+        self.tool("orders.get")
+        self.tool("find_it")
+        gateway = self.gateway(search_tool="find", read_tool="read")
+        gateway.ask("?")
+        self.assertEqual([one["name"] for one in gateway.request().tools], ["find", "read"])
+        await self.play(gateway, call("a", "find", {"query": "orders"}))
+        self.assertEqual(gateway.loaded, ["orders.get"])
+        (result,) = await self.play(gateway, call("b", "find_it"))
+        self.assertIn("Find it with find.", result.content)
+        for options in (
+            {"search_tool": "a.b"},
+            {"read_tool": SEARCH_TOOL},
+            {"search_tool": "find_it"},
+            {"read_tool": ""},
+        ):
+            with self.subTest(options=options), self.assertRaisesRegex(GatewayError, "^bad_input$"):
+                self.gateway(**options)
+
     async def test_what_the_grants_do_not_show_is_not_found(self) -> None:
         """A search shows nothing of a tool that this user may not see."""
         self.tool("orders.get")
         gateway = self.gateway(grants=())
         gateway.ask("Is A paid?")
         (result,) = await self.play(gateway, search("c1", "orders"))
-        self.assertEqual((result.content, gateway.loaded), ('{"loaded":[]}', []))
+        self.assertEqual((json.loads(result.content)["loaded"], gateway.loaded), ([], []))
 
     async def test_permission_is_asked_for_when_the_call_runs(self) -> None:
         """Grants that were taken away after the tool was loaded give `forbidden` and no call."""
@@ -272,17 +368,38 @@ class WhatReachesAHandler(GatewayTestCase):
         await self.play(gateway, *calls, lambda: seen.append(len(self.calls)), self.open_doors)
         self.assertEqual((seen, len(self.calls)), ([10], 11))
 
-    async def test_definitions_over_their_budget_are_not_loaded(self) -> None:
-        """The search shows the hits and says so; fewer hits fit."""
+    async def test_a_search_loads_what_fits_best_first(self) -> None:
+        """No definition is cut. What did not fit is named, and is found by its name."""
         for number in range(3):
             self.tool(f"orders.get{number}", description="x" * 1000)
         gateway = self.gateway(definition_bytes=2000)
         gateway.ask("?")
-        (three,) = await self.play(gateway, search("c1", "orders"))
-        self.assertIn('"refused":"definition_budget_exceeded"', three.content)
-        self.assertEqual(gateway.loaded, [])
+        (answer,) = await self.play(gateway, search("c1", "orders"))
+        found = json.loads(answer.content)
+        self.assertEqual([one["name"] for one in found["loaded"]], ["orders_get0"])
+        self.assertEqual([one["name"] for one in found["left_out"]], ["orders.get1", "orders.get2"])
+        self.assertEqual((found["next"], set(found)), (NEXT_STEPS["left_out"], {"loaded", "left_out", "next"}))
         await self.play(gateway, search("c2", "orders", limit=1))
         self.assertEqual(gateway.loaded, ["orders.get0"])
+
+    async def test_a_large_definition_hides_no_other(self) -> None:
+        """The one that fits alone nowhere is named apart; what stands behind it is loaded."""
+        self.tool("orders.huge", description="x" * 3000, keywords=("orders", "best"))
+        self.tool("orders.small")
+        gateway = self.gateway(definition_bytes=2000)
+        gateway.ask("?")
+        (answer,) = await self.play(gateway, search("c1", "orders best"))
+        found = json.loads(answer.content)
+        self.assertEqual(gateway.loaded, ["orders.small"])
+        self.assertEqual([one["name"] for one in found["too_large"]], ["orders.huge"])
+        self.assertEqual(found["next"], NEXT_STEPS["too_large"])
+
+    async def test_a_search_that_finds_nothing_says_what_to_do(self) -> None:
+        """It is no error, and it is no end."""
+        gateway = self.gateway()
+        gateway.ask("?")
+        (answer,) = await self.play(gateway, search("c1", "nothing"))
+        self.assertEqual(json.loads(answer.content), {"loaded": [], "next": NEXT_STEPS["nothing"]})
 
     async def test_a_definition_is_sent_as_it_is_registered(self) -> None:
         """Neither the redaction of secrets nor a limit touches a contract."""
@@ -320,7 +437,7 @@ class WhatTheModelReads(GatewayTestCase):
     def test_data_that_was_cut_says_so(self) -> None:
         """The original length is in what the model reads. Claims: T6-041."""
         cut = answer_of({"ok": True, "data": "abc", "truncated": True, "original_length": 9})
-        self.assertEqual(cut, "abc\n[Cut: the first 3 of 9 characters.]")
+        self.assertEqual(cut, "abc\n[Cut: 3 of 9 characters.]")
         self.assertEqual(answer_of({"ok": True, "data": "abc"}), "abc")
 
     def test_only_the_tool_s_own_failure_is_not_local(self) -> None:
@@ -364,7 +481,7 @@ class WhatTheModelReads(GatewayTestCase):
         self.tool("files.move", silent, "reversible_write")
         gateway = await self.ready("files")
         (result,) = await self.play(gateway, call("c1", "files.move"))
-        self.assertEqual(result.content, "(files.move completed with no output)")
+        self.assertEqual(result.content, "(files_move completed with no output)")
 
     async def test_a_large_result_is_stored_and_read_back_whole(self) -> None:
         """The preview names a path; the tool that reads it is never replaced itself. Claims: C8-047, C8-049, C8-077."""
@@ -430,6 +547,7 @@ class WhatTheModelReads(GatewayTestCase):
         with self.assertLogs("chapter10.companions.tools.registry"):
             (result,) = await self.play(gateway, call("c1", READ_TOOL, {"path": "../secret.txt"}))
         self.assertEqual(result.code, "tool_failure")
+        self.assertEqual(json.loads(result.content)["text"], NEXT_STEPS["no_result"])
 
     async def test_results_over_the_message_limit_are_replaced_before_they_are_sent(self) -> None:
         """The transcript keeps them whole; the request has previews, and the next one the same. Claims: C8-080."""
@@ -480,6 +598,25 @@ class HowATurnEnds(GatewayTestCase):
         self.assertIn("outcome is unknown", contents[1])
         self.assertTrue(all("not started" in content for content in contents[2:]))
         self.assertEqual(self.calls, ["orders.get A", "notes.save A"])
+
+    async def test_what_waits_for_somebody_or_for_a_place_has_not_started(self) -> None:
+        """It was never called; only a call whose handler was called is said to have started."""
+        self.registry = ToolRegistry(grace_seconds=0.05, max_running=1)
+        self.waiting("orders.get", concurrency_safe=True)
+        self.waiting("mail.send", "irreversible_write")
+
+        async def approve(request: ApprovalRequest) -> bool:
+            return await self.door("nobody").wait()
+
+        gateway = await self.ready("orders", "mail", approve=approve)
+        for calls, started in (
+            ([call("runs"), call("queues")], [True, False]),
+            ([call("asks", "mail.send")], [False]),
+        ):
+            results = await self.play(gateway, *calls, gateway.interrupt)
+            self.assertEqual([result.started for result in results], started)
+            self.assertEqual(["not started" in result.content for result in results], [not one for one in started])
+            gateway.ask("Go on.")
 
     async def test_after_an_interruption_the_user_asks_before_anything_is_sent(self) -> None:
         """No request and no turn; then the results and the new question are one message, results first."""
@@ -711,44 +848,65 @@ class HowATurnEnds(GatewayTestCase):
         self.assertEqual(self.calls, [])
         self.assertIn("cut off", gateway.transcript[-1]["content"][1]["content"])
 
-    async def test_a_block_that_is_none_breaks_the_answer(self) -> None:
-        """The mistake comes out; what was called before has its answer."""
+    async def test_one_bad_block_ends_nothing(self) -> None:
+        """It gets its answer if it is a call; the good calls run, and what is sent is valid."""
         self.tool("orders.get")
-        for number, wrong in enumerate(
-            (
-                None,
-                {"type": "image"},
-                {"type": "tool_use", "id": 7, "name": "x"},
-                {"type": "tool_use", "id": "x", "name": 7},
-                text("x") | {"text": 1},
-            )
-        ):
+        unknown = "unknown_tool"
+        cases: list[tuple[Any, str | None]] = [
+            (None, None), ("x", None), ({}, None), ({"type": 7}, None), ({"type": ""}, None),
+            (text("x") | {"text": 1}, None),
+            ({"type": "tool_result", "tool_use_id": "a", "content": "mine"}, None), ({"type": "odd", "x": b"y"}, None),
+            (call("s"), ""), (call("good"), ""), (call(""), ""), (call("x" * 201), ""), (call("\ud800"), ""),
+            ({"type": "tool_use", "name": "orders.get", "input": {"order_id": "A"}}, ""), (call(None), ""),  # type: ignore[arg-type]
+            (call("n", ""), unknown), (call("n", "x" * 201), unknown), (call("n", None), unknown),  # type: ignore[arg-type]
+            (call("n", "a\0b"), unknown), ({"type": "tool_use"}, unknown),
+            (call("n", cut_off="yes"), "invalid_arguments"),
+            ({**call("n"), "odd": b"y"}, ""),
+        ]  # fmt: skip
+        for wrong, code in cases:
             with self.subTest(wrong=wrong):
-                self.sent = []
+                self.sent, self.calls = [], []
                 self.budget = ResultBudget(ResultStore(self.folder / "results"))
                 gateway = await self.ready("orders")
-                with self.assertRaisesRegex(GatewayError, "^bad_input$"):
-                    await self.play(gateway, call(f"a{number}"), wrong)  # type: ignore[arg-type]
-                self.valid(gateway)
+                results = await self.play(gateway, call("good"), wrong, call("last"))
+                codes = [result.code for result in results]
+                self.assertEqual(codes, [None, None] if code is None else [None, code or None, None])
+                self.assertEqual(len(self.calls), 3 if code == "" else 2)
+                self.send(gateway)
 
-    async def test_a_call_that_the_executor_refuses_is_not_in_the_transcript(self) -> None:
-        """A name that no tool can have breaks the answer, and leaves no call without a result."""
+    async def test_a_model_that_counts_from_nothing_in_every_answer_is_understood(self) -> None:
+        """An id that was used before, in this answer or an earlier one, becomes one that was not."""
         self.tool("orders.get")
         gateway = await self.ready("orders")
-        with self.assertRaises(ExecutorError):
-            await self.play(gateway, call("a"), call("b", "x" * 300))
-        self.valid(gateway)
-        self.assertEqual([block["id"] for block in gateway.transcript[-2]["content"]], ["a"])
+        for _ in range(3):
+            await self.play(gateway, call("call_0"), call("call_1"), call("call_0"))
+            self.send(gateway)
+        ids = [block["id"] for message in gateway.transcript for block in message["content"] if "id" in block]
+        self.assertEqual(len(ids), len(set(ids)))
+        self.assertEqual(len(self.calls), 9)
+        self.assertEqual(ids[1:5], ["call_0", "call_1", "call_0_2", "call_0_3"])
 
-    async def test_an_id_is_used_once_in_a_conversation(self) -> None:
-        """In the same answer and in a later one."""
+    async def test_a_name_that_no_tool_can_have_is_no_tool_of_the_name_that_is_noted(self) -> None:
+        """What stands in the transcript for it is a name that a tool may have."""
+        self.tool(NO_NAME)
+        gateway = await self.ready(NO_NAME)
+        (result,) = await self.play(gateway, call("a", ""))
+        self.assertEqual((result.code, self.calls), ("unknown_tool", []))
+        await self.play(gateway, call("b", NO_NAME))
+        self.assertEqual(len(self.calls), 1)
+
+    async def test_blocks_of_other_kinds_are_kept_as_they_came(self) -> None:
+        """Thoughts with their signature stand where they stood, and what comes with a text or a call stays there."""
         self.tool("orders.get")
         gateway = await self.ready("orders")
-        for call_id in ("a", "s"):
-            with self.assertRaisesRegex(GatewayError, "^duplicate_call$"):
-                await self.play(gateway, call("a"), call(call_id))
-            self.valid(gateway)
-        self.assertEqual(self.calls, ["orders.get A"])
+        thought = {"type": "thinking", "thinking": "hm", "signature": "s"}
+        quoted = {**text("It is."), "citations": [{"url": "x"}]}
+        signed = {**call("a", "orders_get"), "thought_signature": "t"}
+        await self.play(gateway, thought, quoted, signed)
+        self.assertEqual(gateway.transcript[-2]["content"], [thought, quoted, signed])
+        self.send(gateway)
+        await self.play(gateway, thought)
+        self.assertTrue(gateway.finished)
 
     async def test_random_conversations_are_valid_at_every_exit(self) -> None:
         """Random answers, cues, failures and exits; each request continues the one before.
@@ -1024,9 +1182,11 @@ class TheTranscript(unittest.TestCase):
             problems = problems_of([self.good[0], {"role": "assistant", "content": [call(call_id)]}])
             self.assertEqual(problems[0], "message 1: an id that is missing or was used before")
         result = {"type": "tool_result", "tool_use_id": "a", "content": "x"}
-        for block, kind in ((picture, "image"), (result, "tool_result")):
-            line = f"message 1: a block that does not belong there: {kind}"
-            self.assertIn(line, problems_of([self.good[0], {"role": "assistant", "content": [block]}]))
+        line = "message 1: a block that does not belong there: tool_result"
+        self.assertIn(line, problems_of([self.good[0], {"role": "assistant", "content": [result]}]))
+        self.assertEqual(problems_of([self.good[0], {"role": "assistant", "content": [picture]}]), [])
+        self.assertTrue(problems_of([{"role": "user", "content": [picture]}]))
+        self.assertTrue(problems_of([self.good[0], {"role": "assistant", "content": [{"type": 7}]}]))
 
     def test_the_list_of_problems_is_bounded(self) -> None:
         """A broken transcript of any length gives a list that one can read."""

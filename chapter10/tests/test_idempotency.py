@@ -45,6 +45,11 @@ from chapter10.companions.effects.idempotency import (
     make_intent,
     ttl_for,
 )
+from chapter10.companions.interruption.budget import BudgetExhausted
+from chapter10.companions.interruption.cancellation import ToolCancelled
+from chapter10.companions.retrying.circuit_breaker import CircuitOpenError
+from chapter10.companions.tools.registry import ToolRegistry
+from chapter10.companions.tools.tool_spec import ToolSpec
 from chapter10.database import Database, StoreError
 from chapter10.tests.faulty_stores import IDEMPOTENCY, interleavings, taken_out
 from chapter10.tests.support import FolderTestCase, ManualClock, defaults
@@ -89,6 +94,15 @@ class Beats:
 
     def cancel(self) -> None:
         """Nothing is to be taken off a schedule."""
+
+
+def awaiting(call: Callable[[], Any]) -> Callable[[], Any]:
+    """Return a handler of a tool, which is a function that awaits."""
+
+    async def handler() -> Any:
+        return await call()
+
+    return handler
 
 
 class StoreTestCase(FolderTestCase):
@@ -160,9 +174,17 @@ class KeyTest(StoreTestCase):
         for name in ("trace_id", "request_id", "traceId", "X-Request-ID", "timestamp", "created_at", "attempt"):
             for intent in ({name: "1"}, {"a": [{"b": {name: "1"}}]}):
                 self.assert_code("unstable_field", partial(intent_key, "payments", intent))
-                self.assert_code("unstable_field", partial(make_intent, "payments", intent, key="k"))
+                self.assert_code("unstable_field", partial(make_intent, "payments", intent))
                 self.assert_code("unstable_field", partial(document_key, "payments", intent))
         self.assertEqual({"namespace", "fields"}, set(inspect.signature(intent_key).parameters))
+
+    def test_with_a_key_of_the_callers_own_content_is_content(self) -> None:
+        """A mail's `message_id` or a booking's `created_at` is compared as any field, and is no reason to refuse."""
+        mail = {"message_id": "m-1", "created_at": "2026-08-01", "items": [{"attempt": 2}]}
+        first = make_intent("mails", mail, key="order-7")
+        self.assertEqual(first, make_intent("mails", dict(mail), key="order-7"))
+        other = make_intent("mails", {**mail, "created_at": "2026-08-02"}, key="order-7")
+        self.assertEqual((first.key, False), (other.key, first.fingerprint == other.fingerprint))
 
     def test_the_document_key_has_the_bytes_of_the_document(self) -> None:
         """Its form is recomputed here from its description, also for text that is not ASCII. Claims: I4-040."""
@@ -380,9 +402,20 @@ class OutcomeTest(StoreTestCase):
             self.assertEqual((-1000, "unknown"), (bank.balance, self.state(intent)))
 
     def test_what_surely_did_nothing_frees_the_key(self) -> None:
-        """A refused connection may be tried again at once, as an own class or a declared one. Claims: I4-047."""
-        store = self.open(not_executed=(ConnectionRefusedError,))
-        for nothing in (NotExecuted("connect_failed"), ConnectionRefusedError()):
+        """No connection, no time, an open circuit, one's own class or a declared one: tried again at once.
+
+        Claims: I4-047.
+        """
+        store = self.open(not_executed=(LookupError,))
+        declared = ExceptionGroup("all of it", [KeyError("no such account"), NotExecuted("checked")])
+        for nothing in (
+            NotExecuted("checked"),
+            ConnectionRefusedError(),
+            CircuitOpenError(1.0),
+            BudgetExhausted("charge", 0, 1),
+            LookupError(),
+            declared,
+        ):
             bank = Bank(nothing)
             with self.assertRaises(type(nothing)):
                 self.once(bank.refuse_connection, store=store)
@@ -390,6 +423,44 @@ class OutcomeTest(StoreTestCase):
         self.once(bank.charge, store=store)
 
         self.assertEqual(2, bank.calls)
+
+    def test_one_leaf_that_may_have_been_applied_is_a_doubt(self) -> None:
+        """A group with a time-out in it, a cancel that came with a value, a busy store: nobody charges again."""
+        for lost in (
+            ExceptionGroup("two", [NotExecuted("checked"), TimeoutError()]),
+            ToolCancelled("user", ({"charged": 1000},)),
+            NotRecorded({"charged": 1000}),
+            StoreError("store_busy", "after the charge"),
+        ):
+            bank = Bank(lost)
+            intent = {**ORDER, "case": type(lost).__name__}
+            with self.assertRaises(type(lost)):
+                self.once(bank.charge, intent)
+            for _ in range(2):
+                with self.assertRaises(OutcomeUnknown):
+                    self.once(bank.charge, intent)
+            self.assertEqual((-1000, "unknown"), (bank.balance, self.state(intent)))
+
+    def test_a_tool_tells_a_doubt_as_one_the_first_time_and_every_time(self) -> None:
+        """Whatever loses the outcome of a write, its caller hears `outcome_unknown`, and so does a repeat."""
+        for lost in (
+            ConnectionResetError(),
+            NotRecorded({"charged": 1000}),
+            LeaseLost({"charged": 1000}),
+            ToolCancelled("user", ({"charged": 1000},)),
+            ExceptionGroup("two", [ValueError(), TimeoutError()]),
+        ):
+            bank = Bank(lost)
+            intent = {**ORDER, "case": type(lost).__name__}
+
+            charge = partial(self.store.execute_once, "payments", intent, bank.charge)
+            registry = ToolRegistry()
+            registry.register(ToolSpec("charge", "Charge.", "irreversible_write", 5.0, 1, 1000, awaiting(charge), {}))
+            for _ in range(3):
+                with self.assertLogs("chapter10", "INFO"):
+                    answer = asyncio.run(registry.invoke("charge", {}, approved=True, key="order-7"))
+                self.assertEqual("outcome_unknown", answer["error"], repr(lost))
+            self.assertEqual(-1000, bank.balance)
 
     def test_any_error_of_a_repeatable_call_frees_the_key(self) -> None:
         """A read, or a tool that hands the key downstream, is run again. Claims: I4-047, T6-032."""
@@ -893,6 +964,46 @@ class LeaseTest(StoreTestCase):
 
         with self.assertRaises(LeaseLost):
             self.store.renew(claim)
+
+    def test_a_lease_of_a_clock_that_was_ahead_ends_a_lease_from_now(self) -> None:
+        """Who was killed while the clock was a year ahead blocks its key for one lease more, and not for a year."""
+        for repeatable, ending in ((True, "a claim"), (False, "unknown")):
+            what = make_intent("payments", ORDER, key=ending)
+            self.clock.advance(365 * 86_400)
+            self.store.claim(what, lease_s=30, repeatable=repeatable)
+            self.clock.advance(-365 * 86_400)
+            for seen in (self.store.look(what), self.store.claim(what, repeatable=repeatable)):
+                assert isinstance(seen, Record)
+                self.assertEqual(("in_progress", 30.0), (seen.state, seen.retry_after))
+            self.clock.advance(30)
+            found = self.store.claim(what, repeatable=repeatable)
+            self.assertEqual(ending, "a claim" if isinstance(found, Claim) else found.state)
+
+    def test_a_holder_that_lives_keeps_its_lease_when_the_clock_is_put_right(self) -> None:
+        """Its next renewal gives it the lease that it asks for, and no year with it."""
+        self.clock.advance(86_400)
+        claim = self.claimed(self.what, lease_s=30)
+        self.clock.advance(-86_400)
+        renewed = self.store.renew(claim, 10)
+        self.assertEqual(self.clock() + 30, renewed.lease_until)
+        self.assertEqual(self.clock() + 60, self.store.renew(renewed, 60).lease_until)
+
+    def test_what_a_wrong_clock_left_is_listed_and_released_by_name(self) -> None:
+        """An operator sees it at once, and frees the key by the names in the list; a healthy lease is not listed."""
+        self.claimed(make_intent("payments", ORDER, key="healthy"), lease_s=30)
+        self.clock.advance(86_400)
+        self.store.claim(self.what, repeatable=True)
+        self.clock.advance(-86_400)
+        (row,) = self.store.unsettled()
+        self.assertEqual(("in_progress", self.what.key), (row["state"], row["key"]))
+        healthy = self.store.look(make_intent("payments", ORDER, key="healthy"))
+        for key, fence in (("healthy", healthy.fence), (row["key"], row["fence"] + 1)):
+            with self.assertRaises(IdempotencyError) as caught:
+                self.store.settle_by_name("payments", SHARED_OWNER, key, Verdict("not_done"), fence=fence)
+            self.assertEqual("not_unknown", caught.exception.code)
+        names = (row["namespace"], row["owner"], row["key"])
+        self.store.settle_by_name(*names, Verdict("not_done"), fence=row["fence"])
+        self.assertEqual(("absent", []), (self.state(), self.store.unsettled()))
 
     def test_a_holder_may_complete_late_when_nobody_came_in_between(self) -> None:
         """What it knows is better than the doubt that the end of its lease made."""

@@ -7,16 +7,19 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import hashlib
 import inspect
 import sqlite3
 import unittest
+from collections.abc import Callable
 from contextlib import closing
 from typing import Any
 
 from chapter10 import database, jobs, limits
-from chapter10.canonical import digest
+from chapter10.canonical import canonical, digest
 from chapter10.companions.work import living_store
 from chapter10.companions.work.living_store import LivingStore
+from chapter10.database import StoreError
 from chapter10.jobs import FINAL_STATES, LIVE_STATES, STATES, JobError, JobStore, Operation
 from chapter10.tests.job_checker import violations
 from chapter10.tests.job_support import AUGUST, JULY, REPORT, JobTestCase, anything, writes_of
@@ -598,6 +601,49 @@ class Limits(unittest.TestCase):
         for make, verbs in wanted.items():
             own = {name: defaults(verb) for name, verb in vars(make).items() if name[0] != "_" and callable(verb)}
             self.assertEqual(verbs, {name: found for name, found in own.items() if found})
+
+
+@also_on(LivingStore)
+class Damage(JobTestCase):
+    def damaged(self, what: str, call: Callable[..., object], *given: object, **options: Any) -> None:
+        with self.assertRaises(StoreError) as caught:
+            call(*given, **options)
+        self.assertEqual(("store_unavailable", f"damaged: {what}"), (caught.exception.code, caught.exception.reason))
+
+    def test_a_result_is_given_only_under_its_own_digest(self) -> None:
+        """A byte that changed on disk is damage, never a wrong figure under the right digest. Claims: C10-239."""
+        self.succeeded()
+        for data in ("'{\"total_cents\":9000}'", "'{oops'", "x'ff'", "5"):
+            self.damage(f"UPDATE receipts SET data = {data}")
+            self.damaged("the result of job 1", self.store.result, "alice", 1)
+        digest = hashlib.sha256(b"{}").hexdigest()
+        self.damage(f"UPDATE receipts SET data = '{{}}', sha256 = '{digest}'")  # the checker compares them too
+        self.assertEqual({}, self.store.result("alice", 1)["data"])
+
+    def test_what_is_read_back_is_checked(self) -> None:
+        """A row, an intent and an event that no store has written: the machine's fault, and which one is said."""
+        self.running()
+        intent_of_august = canonical(self.store.intent(1))
+        for intent in ("'{oops'", "'[]'", "x'ff'", "'{\"tool\":1}'", "5"):
+            self.damage(f"UPDATE jobs SET intent = {intent}")
+            self.damaged("the intent of job 1", self.store.intent, 1)
+        self.damage(f"UPDATE jobs SET intent = '{intent_of_august}'")
+        for detail in ("'{oops'", "'5'", "x'ff'"):
+            self.damage(f"UPDATE events SET detail = {detail} WHERE seq = 2")
+            self.damaged("event 2", self.store.events, "alice", 1)
+        self.damage("UPDATE events SET detail = '{}'")
+        for change, back in (
+            ("attempt = 99", "attempt = 1"),
+            ("deadline = 'x'", "deadline = 100"),
+            ("done = 5", "done = 0"),
+            ("error = x'ff'", "error = NULL"),
+        ):
+            self.damage(f"UPDATE jobs SET {change}")
+            self.damaged("job 1", self.store.get, "alice", 1)
+            self.damaged("job 1", self.store.finish, 1, 1, REPORT, now=2)
+            self.damaged("job 1", self.store.cancel, "alice", 1)
+            self.damage(f"UPDATE jobs SET {back}")
+        self.assertTrue(self.store.finish(1, 1, REPORT, now=2))
 
 
 @also_on(LivingStore)

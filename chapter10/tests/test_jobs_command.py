@@ -30,7 +30,22 @@ SALES = (
 )
 
 
-VERBS = ("submit", "work", "status", "watch", "events", "cancel", "result", "list", "sweep", "prune", "stats")
+VERBS = (
+    "submit",
+    "work",
+    "status",
+    "watch",
+    "events",
+    "cancel",
+    "result",
+    "list",
+    "sweep",
+    "prune",
+    "compact",
+    "backup",
+    "release",
+    "stats",
+)
 
 
 class Terminal(io.StringIO):
@@ -154,12 +169,20 @@ class Lives(CommandTestCase):
         self.assertEqual(self.said, "job 1: queued, attempt 0, 0/0\n")
 
     def test_a_lost_answer_is_asked_for_again(self) -> None:
-        """The same file and month give the same job; a key of one's own gives another.
+        """The same key gives the same job; the same file and month without one are content and no intent, so
+        they give a new job, and those that did the same before are named.
 
         Claims: C10-222.
         """
-        self.assertEqual(self.submit_export(), self.submit_export())
-        self.assertEqual(self.submit_export("--key", "again"), 2)
+        self.assertEqual([self.submit_export("--key", "mine") for _ in range(2)], [1, 1])
+        submit = ("submit", "--month", "2026-08", "--sales", self.sales)
+        self.assertEqual(self.submit_export(), 2)
+        self.run_jobs("cancel", 2)
+        answer = self.json(*submit)
+        self.assertEqual((answer["id"], answer["state"], answer["earlier"]), (3, "queued", [2]))
+        self.assertEqual(self.submit_export("--key", answer["action_key"]), 3)
+        self.run_jobs(*submit)
+        self.assertIn("the same content was asked for before: job 2: cancelled", self.said)
 
     def test_owners_do_not_see_each_other(self) -> None:
         """What is not yours looks like what is not there.
@@ -352,6 +375,124 @@ class Upkeep(CommandTestCase):
         self.assertFalse(os.path.exists(log_path(self.path)))
 
 
+class WhatOperatorsMeet(CommandTestCase):
+    """Stores in memory, links, names that would make lines, clocks that were set back, files that do not shrink."""
+
+    def test_a_store_that_ends_with_the_command_is_usage(self) -> None:
+        """No job is accepted that is gone when the number is read."""
+        submit = ("submit", "--month", "2026-08", "--sales", self.sales, "--db", ":memory:")
+        self.assertEqual(self.run_jobs(*submit, db=False), 2)
+        self.assertEqual(self.run_jobs("work", "--drain", "--db", ":memory:", db=False), 2)
+
+    def test_a_link_to_a_store_is_that_store(self) -> None:
+        """What was worked off by way of a link is read by the file's own name, tables and log too."""
+        link = self.folder / "link.db"
+        link.symlink_to(self.path)
+        self.submit_export()
+        self.assertEqual(self.run_jobs("work", "--drain", "--db", link, db=False), 0)
+        self.assertEqual(self.run_jobs("result", 1, "--table", "day"), 0)
+        self.assertEqual(log_path(link), log_path(self.path))
+
+    def test_a_name_makes_no_line_of_its_own(self) -> None:
+        """What somebody chose is shown with its control characters spelled out, on standard error too."""
+        self.submit_export("--owner", "x\nqueued: 999\x1b[2J")
+        self.run_jobs("stats")
+        self.assertEqual([line for line in self.said.splitlines() if line.startswith("queued")], ["queued: 1"])
+        self.assertIn("owner x\\nqueued: 999\\x1b[2J: queued 1", self.said)
+        self.run_jobs("status", 1, "--db", f"{self.folder}/no\nsuch", db=False)
+        self.assertEqual(self.errors.count("\n"), 1)
+
+    def test_an_operator_releases_what_waits_for_a_wrong_clock(self) -> None:
+        """After a step back a job would wait for an hour."""
+        self.submit_export()
+        self.clock.advance(-500)
+        self.assertEqual(self.json("release", 1), {"id": 1, "released": True})
+        self.assertEqual(self.work(), 0)
+        self.assertEqual(self.json("status", 1)["state"], "succeeded")
+        self.assertEqual(self.run_jobs("release", 1), 1)
+        self.assertEqual(self.said, "job 1 was not waiting; nothing was changed\n")
+
+    def test_prune_ends_when_nothing_is_left_and_says_how_the_file_shrinks(self) -> None:
+        """However many batches that takes; `compact` then gives the room back."""
+        for number in range(5):
+            self.submit_export("--key", number)
+        self.work()
+        self.clock.advance(100)
+        prune = ("prune", "--results-older", 1, "--keys-older", 1, "--limit", 1)
+        self.run_jobs(*prune)
+        self.assertIn("keys removed: 5\nfiles removed: 5\n", self.said)
+        self.assertIn("`compact` gives the room back", self.said)
+        self.assertEqual(set(self.json("compact")), {"before", "after"})
+        self.run_jobs("compact")
+        self.assertRegex(self.said, r"^[0-9]+ bytes before, [0-9]+ after\n$")
+
+    def test_a_repeat_for_a_dead_job_says_so_and_what_to_do(self) -> None:
+        """It is no acceptance; `retry` does the same once more and says who and why in the log."""
+        self.submit_export("--key", "k", "--deadline", 5)
+        self.clock.advance(5)
+        self.assertEqual(self.work(), 1)
+        submit = ("submit", "--month", "2026-08", "--sales", self.sales, "--key", "k")
+        self.assertEqual(self.run_jobs(*submit), 1)
+        self.assertIn("nothing new was accepted; `retry 1` or another key", self.said)
+        self.assertEqual(self.json("retry", 1, "--why", "took too long"), {"id": 2, "retry_of": 1})
+        self.assertEqual(self.work(), 0)
+        self.assertEqual(self.json("status", 2)["state"], "succeeded")
+        self.run_jobs("events", 2, "--limit", 1)
+        self.assertIn("queued (once more for job 1, by operator: took too long)", self.said)
+        self.assertEqual(self.run_jobs("retry", 2, "--why", "x"), 1)
+
+    def test_an_operator_lists_what_is_anybodys(self) -> None:
+        """By owner, state, kind and age, with key and times."""
+        self.submit_export("--owner", "alice", "--key", "old")
+        self.clock.advance(100)
+        self.submit_export("--owner", "bob", "--key", "new")
+        self.run_jobs("list", "--all")
+        self.assertIn("owner bob, sales.export, key new, submitted 1970-01-01T00:18:20Z, started -, ended -", self.said)
+        for options, ids in (
+            (("--all",), [2, 1]),
+            (("--owner", "alice"), [1]),
+            (("--all", "--since", 50), [2]),
+            (("--all", "--state", "failed"), []),
+            (("--all", "--kind", "sales.export", "--before", 2), [1]),
+        ):
+            with self.subTest(options):
+                self.assertEqual([job["id"] for job in self.json("list", *options)], ids)
+
+    def test_what_is_tried_again_outlives_an_outage_of_ten_minutes(self) -> None:
+        """By default: the tables have no place for ten minutes, and the job is done after that."""
+        self.submit_export()
+        results = Path(f"{self.path.resolve()}.results")
+        results.write_bytes(b"")
+        end, moved = self.clock() + 600, self.clock.sleep
+
+        def sleep(seconds: float) -> None:
+            moved(seconds)
+            if self.clock() >= end and results.is_file():
+                results.unlink()
+
+        with mock.patch.object(self.clock, "sleep", sleep):
+            self.assertEqual(self.work("--poll", 5), 0)
+        self.assertGreaterEqual(self.clock(), end)
+        self.assertEqual(self.json("status", 1)["state"], "succeeded")
+
+    def test_a_backup_is_a_store(self) -> None:
+        """It is made once, and a command reads it as it reads the first."""
+        self.submit_export()
+        copy = self.folder / "copy.db"
+        self.assertEqual(self.json("backup", copy), {"file": str(copy), "bytes": copy.stat().st_size})
+        self.assertEqual(self.run_jobs("status", 1, "--db", copy, db=False), 0)
+        self.assertEqual(self.run_jobs("backup", copy), 3)
+
+    def test_damage_is_the_machines_fault(self) -> None:
+        """No traceback, and exit code 3 with the row that is damaged."""
+        self.submit_export()
+        self.work()
+        self.damage("UPDATE receipts SET data = replace(data, '6000', '9000')")
+        self.assertEqual(self.run_jobs("result", 1), 3)
+        self.assertEqual(self.errors, "store_unavailable: damaged: the result of job 1\n")
+        self.damage("UPDATE receipts SET data = replace(data, '9000', '6000')")
+
+
 class Watching(CommandTestCase):
     """`watch`: once each, in order, and the state at the end."""
 
@@ -398,7 +539,7 @@ class Watching(CommandTestCase):
         """The worker names the line, `result` names the state, `cancel` says that nothing was changed."""
         self.sales.write_text(SALES + "Z,2026-08,many,2026-08-31\n", encoding="utf-8", newline="\n")
         job_id = self.submit_export()
-        self.assertEqual(self.work(), 0)
+        self.assertEqual(self.work(), 1)
         self.assertIn(f"error bad_amount (line {len(SALES.splitlines()) + 1}: the amount is", self.said)
         self.assertEqual(self.run_jobs("result", job_id), 1)
         self.assertTrue(self.errors.startswith(f"not_ready: job {job_id}: failed (bad_amount)"), self.errors)
@@ -555,7 +696,7 @@ class Working(CommandTestCase):
         """The store gets `handler_failed`, the operator the rest."""
         self.submit_export()
         with mock.patch("chapter10.companions.operating.exports._replace", side_effect=ZeroDivisionError("a bug")):
-            self.assertEqual(self.work(), 0)
+            self.assertEqual(self.work(), 1)
         self.assertIn("ZeroDivisionError: a bug", self.errors)
         self.assertEqual(self.json("status", 1)["error"], "handler_failed")
 
@@ -566,7 +707,7 @@ class Working(CommandTestCase):
             mock.patch("chapter10.companions.operating.exports._replace", side_effect=OSError("no space")),
             mock.patch("traceback.print_exception", side_effect=BrokenPipeError),
         ):
-            self.assertEqual(self.work(), 0)
+            self.assertEqual(self.work(), 1)
         self.assertEqual(self.json("status", 1)["error"], "handler_failed")
 
     def test_a_changed_file_fails_its_job(self) -> None:

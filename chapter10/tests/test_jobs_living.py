@@ -9,11 +9,12 @@ from contextlib import closing
 from typing import Any, ClassVar
 from unittest import mock
 
+from chapter10.companions.work import living_store
 from chapter10.companions.work.living_store import CLAIM_SCAN, MIGRATIONS, LivingStore
 from chapter10.database import StoreError
 from chapter10.jobs import APPLICATION_ID, LIVE_STATES, SCHEMA, JobStore
 from chapter10.limits import MAX_LIMIT
-from chapter10.tests.job_checker import violations
+from chapter10.tests.job_checker import contents, violations
 from chapter10.tests.job_support import AUGUST, JULY, REPORT, LivingTestCase, writes_of
 from chapter10.tests.support import ManualClock, also_on
 
@@ -197,7 +198,7 @@ class Sweeping(LivingTestCase):
         self.running("held", lease=50)
         counts = self.store.sweep(now=11)
         self.assertEqual(
-            {"deadline_exceeded": 2, "attempts_exhausted": 1, "cancelled": 1, "skipped": 0}, counts
+            {"deadline_exceeded": 2, "attempts_exhausted": 1, "cancelled": 1, "damaged": 0, "skipped": 0}, counts
         )  # fmt: skip
         states = [row[0] for row in self.store.db.execute("SELECT state FROM jobs ORDER BY id")]
         self.assertEqual(["failed", "failed", "failed", "cancelled", "queued", "running", "running"], states)
@@ -237,6 +238,28 @@ class Sweeping(LivingTestCase):
         self.store.db.execute("DROP TRIGGER on_jobs")
         self.store.db.execute("DROP TRIGGER on_events")
         self.assertEqual(2, self.store.sweep(now=5)["deadline_exceeded"])
+
+    def test_a_sweep_sets_a_damaged_row_aside_and_says_so(self) -> None:
+        """Before anybody asks for the job; what the log knows of its attempts is put back."""
+        self.submit("sound")
+        for key, change in (("a", "deadline = 'x'"), ("b", "attempt = 99"), ("c", "ready_at = 'x'")):
+            self.damage(f"UPDATE jobs SET {change} WHERE id = {self.submit(key)}")
+        self.assertEqual(self.store.stats(now=1)["alice"]["queued"], 4)
+        swept = self.store.sweep(now=1)
+        self.assertEqual((swept["damaged"], swept["skipped"]), (3, 0))
+        self.assertEqual(
+            (self.store.get("alice", 3)["state"], self.store.get("alice", 3)["error"]), ("failed", "damaged")
+        )
+        self.assertEqual(self.store.stats(now=1)["alice"]["queued"], 1)
+
+    def test_a_claim_sets_a_damaged_row_aside_and_takes_the_next(self) -> None:
+        """It is met once; the claims that its log knows of are its attempts again."""
+        self.running("bad", lease=5)
+        self.submit("good", now=10)
+        self.damage("UPDATE jobs SET attempt = 99, owner = 'alice' WHERE id = 1")
+        self.assertEqual((2, 1), self.store.claim_next(now=20))
+        bad = self.store.get("alice", 1)
+        self.assertEqual(("failed", 1, "damaged"), (bad["state"], bad["attempt"], bad["error"]))
 
 
 class Retention(LivingTestCase):
@@ -343,6 +366,144 @@ class Retention(LivingTestCase):
             served.append(claimed[0])
             self.store.prune(now=now, results_before=now, keys_before=now)
         self.assertEqual([1, 2, 3, 4, 5, 6], sorted(served))
+
+
+class Bounds(LivingTestCase):
+    def test_the_events_of_one_job_are_bounded(self) -> None:
+        """Of its progress the newest stay, in every attempt together; replaying them still gives the row.
+
+        Claims: C10-250.
+        """
+        with mock.patch.object(living_store, "MAX_PROGRESS_EVENTS", 3):
+            job_id, attempt = self.running(max_attempts=2)
+            other, _ = self.running("other")
+            self.store.progress(other, 1, 1, 9, now=2)
+            for done in range(1, 6):
+                self.store.progress(job_id, attempt, done, 9, now=2)
+            self.store.fail(job_id, attempt, "temporary", now=3, retry_after=0)
+            self.claim(job_id, now=3)
+            for done in range(1, 3):
+                self.store.progress(job_id, 2, done, 9, now=4)
+        said = [e["detail"]["done"] for e in self.store.events("alice", job_id) if e["kind"] == "progress"]
+        self.assertEqual([5, 1, 2], said)
+        self.assertIn("progress", self.kinds(other))
+        self.assertEqual((1000, 1000), (living_store.MAX_PROGRESS_EVENTS, living_store.MAX_ATTEMPTS))
+        self.refused("invalid_submission", self.submit, "many", max_attempts=1001)
+        self.submit("most", max_attempts=1000)
+
+
+class OnceMore(LivingTestCase):
+    def test_an_interruption_burns_no_attempt_and_has_an_end(self) -> None:
+        """The budget grows with each, up to a bound; then the job has failed."""
+        job_id, _ = self.running(max_attempts=1)
+        with mock.patch.object(living_store, "MAX_ATTEMPTS", 3):
+            for attempt, state in ((1, "queued"), (2, "queued"), (3, "failed")):
+                self.assertEqual(state, self.store.hand_back(job_id, attempt, "worker_stopped", now=2))
+                if state == "queued":
+                    self.assertEqual(attempt + 1, self.claim(job_id, now=2))
+        self.refused("stale_attempt", self.store.hand_back, job_id, 1, "worker_stopped", now=3)
+
+    def test_what_is_dead_is_tried_once_more_as_a_job_of_its_own(self) -> None:
+        """The old one stays as it ended; the new one says whose it is, of which job, who asked and why."""
+        for state in ("failed", "cancelled"):
+            job_id, _ = self.in_state(state, state)
+            before = self.store.get("alice", job_id)
+            again = self.store.retry(job_id, now=10, by="ops", why="disk was full", max_attempts=7)
+            self.assertEqual(again, self.store.retry(job_id, now=99, by="x", why="y", deadline=1, capacity=1))
+            self.assertEqual(before, self.store.get("alice", job_id))
+            self.assertEqual(self.store.intent(job_id), self.store.intent(again))
+            (first,) = self.store.events("alice", again)
+            self.assertEqual({"retry_of": job_id, "by": "ops", "why": "disk was full"}, first["detail"])
+            self.assertEqual(1, self.claim(again, now=11))
+            self.assertTrue(self.store.finish(again, 1, REPORT, now=12))
+
+    def test_what_lives_or_has_succeeded_is_not_tried_once_more(self) -> None:
+        """Nor is anything without a place, a time and a name for who asks; nothing is written."""
+        for state in ("queued", "running", "cancel_requested", "succeeded"):
+            self.refused("not_dead", self.store.retry, self.in_state(state, state)[0], now=9, by="ops", why="again")
+        dead, _ = self.in_state("failed", "dead")
+        self.refused("queue_full", self.store.retry, dead, now=9, by="ops", why="again", capacity=3)
+        self.refused("not_found", self.store.retry, 99, now=9, by="ops", why="again")
+        for wrong in ({"deadline": 9}, {"by": ""}, {"why": "x" * 201}, {"max_attempts": 1001}):
+            given = {"now": 9, "by": "ops", "why": "again", **wrong}
+            self.refused("bad_input", self.store.retry, dead, **given)
+
+    def test_an_operator_finds_any_job_by_what_he_knows(self) -> None:
+        """State, kind, owner and time of submission, alone and together; key and times are shown."""
+        self.succeeded("a")
+        self.submit("b", "bob", now=7)
+        self.damage("UPDATE jobs SET intent = '{oops' WHERE id = 2")
+        done, waiting = (self.store.survey(limit=1, before=before)[0] for before in (2, 3))
+        shown = ("owner", "action_key", "kind", "submitted", "started", "ended", "deadline")
+        self.assertEqual(["alice", "a", "reports.export", 0, 1, 5, 100], [done[name] for name in shown])
+        self.assertEqual(["bob", "b", None, 7, None, None, 107], [waiting[name] for name in shown])
+        for wanted, ids in (
+            ({}, [2, 1]),
+            ({"owner": "bob"}, [2]),
+            ({"state": "succeeded"}, [1]),
+            ({"kind": "reports.export"}, [1]),
+            ({"since": 7}, [2]),
+            ({"since": 7, "owner": "alice"}, []),
+        ):
+            with self.subTest(wanted):
+                self.assertEqual(ids, [job["id"] for job in self.store.survey(**wanted)])
+        self.refused("bad_input", self.store.survey, state="")
+        self.assertEqual([1], [job["id"] for job in self.store.keyed("alice", "a")])
+        self.assertEqual([], self.store.keyed("alice", "b"))
+
+    def test_failures_are_counted_from_an_event_on(self) -> None:
+        """Of every owner, whoever ended them."""
+        seen = self.store.newest_event()
+        self.assertEqual((0, 0), (seen, self.store.failed_after(seen)))
+        self.in_state("failed")
+        self.assertEqual((1, 0), (self.store.failed_after(0), self.store.failed_after(self.store.newest_event())))
+
+
+class AClockSetBack(LivingTestCase):
+    def test_a_job_that_waits_for_a_mistake_is_released(self) -> None:
+        """A queued one, one that waits for its retry, and a held one, whose worker then has lost it."""
+        for job_id in (
+            self.submit("queued", now=3600, deadline=9000),
+            *self.running("held", lease=3600, deadline=9000)[:1],
+        ):
+            self.assertIsNone(self.store.claim(job_id, now=10))
+            self.assertTrue(self.store.release(job_id, now=10))
+            self.assertFalse(self.store.release(job_id, now=10))
+            self.assertIsNotNone(self.store.claim(job_id, now=10))
+        self.refused("stale_attempt", self.store.finish, 2, 1, REPORT, now=11)
+        self.refused("not_found", self.store.release, 99, now=10)
+        self.assertFalse(self.store.release(self.succeeded("done"), now=4))
+
+
+class TheFile(LivingTestCase):
+    def test_room_is_given_back_and_nothing_else_changes(self) -> None:
+        """After a prune the file has its size; compacted it is smaller, and every row and number stays."""
+        job_id, attempt = self.running()
+        self.store.finish(job_id, attempt, "x" * 500_000, now=2)
+        self.submit("kept")
+        self.store.prune(now=9, results_before=9, keys_before=9)
+        before = self.contents()
+        sizes = self.store.compact()
+        self.assertGreater(sizes["before"] - sizes["after"], 400_000)
+        self.assertEqual(sizes["after"], self.path.stat().st_size)
+        self.assertEqual(before, self.contents())
+
+    def test_a_backup_is_a_store_and_replaces_nothing(self) -> None:
+        """It holds every row of one moment; a file that is there is left alone, and a half one does not stay."""
+        self.succeeded()
+        copy = self.folder / "copy.db"
+        size = self.store.backup(copy)
+        self.assertEqual(size, copy.stat().st_size)
+        with LivingStore(copy) as store:
+            self.assertEqual(self.contents(), contents(copy))
+            self.assertEqual(REPORT, store.result("alice", 1)["data"])
+        for target in (copy, self.path, self.folder / "no" / "such.db", "nul\0", 5):
+            with self.subTest(target), self.assertRaises(StoreError):
+                self.store.backup(target)  # type: ignore[arg-type]
+        full = mock.patch.object(self.store._database, "row", side_effect=StoreError("store_unavailable", "full"))
+        with full, self.assertRaises(StoreError):
+            self.store.backup(self.folder / "half.db")
+        self.assertFalse((self.folder / "half.db").exists())
 
 
 class Places(LivingTestCase):
@@ -681,7 +842,7 @@ class Plans(unittest.TestCase):
                 counts[write.name] = len(said)
         most = {"submit": 6, "claim": 5, "progress": 5, "finish": 6, "fail": 5, "cancel while running": 5}
         if self.make is LivingStore:
-            most |= {"finish": 7, "claim next": 6, "renew": 4}
+            most |= {"finish": 7, "progress": 6, "claim next": 6, "renew": 4}
         for name, statements in most.items():
             self.assertLessEqual(counts[name], statements, name)
 

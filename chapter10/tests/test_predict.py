@@ -192,7 +192,7 @@ class TheQuestions(unittest.TestCase):
         }
         expected = {"schema": "bab", "registry": "bab", "orchestration": "bab", "results": "baa", "turn": "caa"}
         expected |= {"clocks": "cbb", "budget": "cbc", "interruption": "bab", "retry": "dab", "breaker": "aab"}
-        expected |= {"idempotency": "cc", "outbox": "aba", "mail": "cca"}
+        expected |= {"idempotency": "cc", "outbox": "aba", "mail": "cca", "ranking": "bbc"}
         self.assertEqual(letters, expected)
 
     def test_other_flags_give_other_letters(self) -> None:

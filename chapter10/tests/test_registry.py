@@ -18,7 +18,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 from unittest import mock
 
-from chapter10.catalog import Catalog, Tool
+from chapter10.catalog import MAX_QUERY, Catalog, CatalogError, Tool
 from chapter10.companions.tools import attempt
 from chapter10.companions.tools.attempt import MAX_WAITING, Ending, Places, Stop
 from chapter10.companions.tools.registry import (
@@ -28,11 +28,14 @@ from chapter10.companions.tools.registry import (
     CallContext,
     RegistryError,
     Status,
+    ToolRefused,
     ToolRegistry,
     ToolSpec,
     invoke_tool,
 )
+from chapter10.companions.tools.result_text import cut_text
 from chapter10.companions.tools.tool_spec import (
+    ANSWER_LOST,
     CODES,
     EFFECTS,
     MAX_ATTEMPTS,
@@ -41,6 +44,7 @@ from chapter10.companions.tools.tool_spec import (
     MAX_TIMEOUT_SECONDS,
     PUBLIC,
     RETRYABLE,
+    STALE,
     TEXTS,
 )
 from chapter10.tests.syntax import nodes, python_files
@@ -111,6 +115,18 @@ class Gated:
         self.calls.append(order_id)
         await self.gate
         return order_id
+
+
+def cancelled_by_itself(*_: Any, **__: Any) -> Any:
+    """Raise a cancel that nobody asked for."""
+    raise asyncio.CancelledError
+
+
+class InAGroup(BaseExceptionGroup[BaseException]):
+    """Ctrl-C beside an error, as a task group raises it."""
+
+    def __new__(cls) -> InAGroup:
+        return super().__new__(cls, "", [ValueError(), KeyboardInterrupt()])
 
 
 async def never() -> None:
@@ -216,7 +232,7 @@ class Registering(RegistryTestCase):
             ("handler", "print"), ("permission", ""), ("permission", None), ("keywords", "word"), ("version", 2),
             ("keywords", ("two words",)), ("concurrency_safe", "yes"), ("max_concurrency", 0), ("approval", 1),
             ("max_concurrency", True), ("status_query", "x"), ("idempotency_key", 7), ("redact", None),
-            ("parameters", []), ("parameters", {"type": "text"}), ("parameters", {"if": {}}), ("parameters", "object"),
+            ("parameters", []), ("parameters", {"type": "text"}), ("parameters", {"id": ""}), ("parameters", "object"),
             ("context_argument", "nowhere"), ("context_argument", "limit"), ("handler", dict),
             ("handler", NoSignature()),
         ]  # fmt: skip
@@ -241,7 +257,7 @@ class Registering(RegistryTestCase):
         bare = ToolSpec("search", "Searches.", "read", 1.0, 3, 100, Scripted("x"))
         self.assertEqual(
             (bare.permission, bare.keywords, bare.version, bare.max_concurrency, bare.context_argument),
-            (PUBLIC, (), "1", None, None),
+            (PUBLIC, None, "1", None, None),
         )
         self.assertEqual((bare.concurrency_safe, bare.approval, bare.needs_approval), (False, False, False))
 
@@ -466,11 +482,22 @@ class Arguments(RegistryTestCase):
     def test_cut_off_arguments_are_never_executed(self) -> None:
         """Text that ends early, and a whole text of an answer that hit its limit."""
         handler = Scripted("x")
-        for arguments, options in (('{"order_id": "A', {}), ("", {}), ('{"order_id": "A"}', {"cut_off": True})):
+        for arguments, options in (
+            ('{"order_id": "A', {}), (" ", {}), ("", {"cut_off": True}), ('{"order_id": "A"}', {"cut_off": True}),
+        ):  # fmt: skip
             answer = self.call(spec(handler), arguments, explain=True, **options)
             self.assertEqual(answer["error"], "invalid_arguments")
             self.assertEqual(answer["problems"], [{"path": "", "keyword": "json", "reason": "was cut off"}])
         self.assertEqual(handler.calls, [])
+
+    def test_the_empty_text_is_no_arguments(self) -> None:
+        """So providers write a call without any; what needs one says which."""
+
+        async def now() -> str:
+            return "12:00"
+
+        self.assertEqual(self.call(spec(now, parameters=None), ""), {"ok": True, "data": "12:00"})
+        self.assertEqual(self.call(spec(Scripted("x")), "", explain=True)["problems"][0]["path"], "/order_id")
 
     def test_text_that_is_no_strict_json_object_is_refused(self) -> None:
         """NaN, a key twice, half a character, another type."""
@@ -533,8 +560,7 @@ class Arguments(RegistryTestCase):
     def test_problems_are_told_of_arguments_only(self) -> None:
         """Who asks for them gets the plain answer where the arguments were fine."""
         answer = self.call(spec(Scripted("x"), permission="orders:read"), explain=True)
-
-        self.assertEqual(answer, failure("forbidden"))
+        self.assertEqual(answer, {**failure("forbidden"), "text": TEXTS["forbidden"]})
 
 
 class Permission(RegistryTestCase):
@@ -573,7 +599,8 @@ class Permission(RegistryTestCase):
         )
         whole = ["permission", "approval", "permission", "handler", "redact"]
         answer = self.call(one, {"order_id": "ab"}, grants=grants, approved=approve)
-        self.assertEqual((answer["truncated"], len(answer["data"]), steps), (True, 1000, whole))
+        self.assertLessEqual(len(answer["data"]), 1000)
+        self.assertEqual((answer["truncated"], steps), (True, whole))
 
         for arguments, given, code, expected in (
             ({"order_id": 1}, {"orders:read"}, "invalid_arguments", []),
@@ -700,6 +727,47 @@ class Permission(RegistryTestCase):
                 self.assertEqual(self.run_virtual(call), failure("forbidden"))
             self.assertIn(word, log.output[0])
         self.assertEqual(len(handler.calls), 4)
+
+    def test_a_refusal_says_what_to_do_next(self) -> None:
+        """A fixed sentence for each code; a changed tool is to be searched again, unless it may not be seen."""
+        one = spec(Scripted("x"), permission="orders:read", parameters=None)
+        registry = registry_of(one)
+        loaded = registry.load(registry.search("orders.get", {"orders:read"}), {"orders:read"})[0]
+        registry.replace(dataclasses.replace(one, version="2"))
+
+        def text(name: str = one.name, **options: Any) -> Any:
+            return asyncio.run(registry.invoke(name, {"order_id": "A"}, explain=True, **options))["text"]
+
+        self.assertEqual(text(grants={"orders:read"}, loaded=loaded), STALE)
+        self.assertEqual(text(grants=(), loaded=loaded), TEXTS["forbidden"])
+        self.assertEqual(text("other"), TEXTS["unknown_tool"])
+        registry.replace(dataclasses.replace(one, permission=PUBLIC))
+        self.assertEqual(text(loaded=loaded), STALE)
+
+    def test_a_handler_may_say_why_it_failed(self) -> None:
+        """The text that its author chose goes the way of a result; a group of them too, and nothing else ever does."""
+        both = ExceptionGroup("hunter2", [ToolRefused("no a.txt"), ToolRefused("no b.txt")])
+        mixed = ExceptionGroup("hunter2", [ToolRefused("no a.txt"), KeyError("hunter2")])
+        cases: list[tuple[BaseException, str]] = [
+            (ToolRefused("no such file: a.txt"), "no such file: a.txt"),
+            (ToolRefused("bad password=hunter2 \ud800"), "bad password=[redacted] \ufffd"),
+            (ToolRefused("x" * 2000), cut_text("x" * 2000, 1000)),
+            (both, "no a.txt\nno b.txt"),
+            (mixed, TEXTS["tool_failure"]),
+            (ToolRefused(""), TEXTS["tool_failure"]),
+            (ToolRefused(7), TEXTS["tool_failure"]),  # type: ignore[arg-type]
+            (KeyError("hunter2"), TEXTS["tool_failure"]),
+        ]
+        for error, text in cases:
+            for effect in EFFECTS:
+                handler = Scripted(error)
+                answer = self.call(spec(handler, effect), explain=True, approved=True)
+                self.assertEqual(answer, {**failure("tool_failure"), "text": text})
+                self.assertEqual(len(handler.calls), 1)
+        broken: Any = cancelled_by_itself
+        answer = self.call(spec(Scripted(ToolRefused("x")), redact=broken), explain=True)
+        self.assertEqual(answer["text"], TEXTS["tool_failure"])
+        self.assertEqual(self.call(spec(Scripted(ToolRefused("x")))), failure("tool_failure"))
 
     def test_a_spec_that_is_replaced_while_somebody_approves_is_not_executed(self) -> None:
         """What was approved is not what would run; neither the old nor the new handler is called."""
@@ -1141,8 +1209,8 @@ class Failures(RegistryTestCase):
                     self.assertEqual(1, len(handler.calls))
 
     def test_a_stop_is_never_a_result(self) -> None:
-        """A cancel that the handler raises, Ctrl-C and the exit of the program come out. Claims: T6-027."""
-        for stop in (asyncio.CancelledError, KeyboardInterrupt, SystemExit, GeneratorExit):
+        """Ctrl-C and the exit of the program come out, also from a group. Claims: T6-027."""
+        for stop in (KeyboardInterrupt, SystemExit, GeneratorExit, InAGroup):
 
             async def stops(order_id: str, stop: type[BaseException] = stop) -> None:
                 raise stop
@@ -1160,6 +1228,74 @@ class Failures(RegistryTestCase):
             write = spec(Scripted(ConnectionError()), "reversible_write", status_query=asked)
             with self.subTest(stop=stop, handler=asked), self.assertRaises(stop):
                 asyncio.run(registry_of(write).invoke("orders.get", {"order_id": "A"}))
+
+    def test_a_cancel_that_nobody_asked_for_is_a_failure_of_that_call(self) -> None:
+        """From a coroutine, a thread, a group or a status query; the call beside it ends as it would have."""
+
+        async def cancels_itself(order_id: str) -> None:
+            if order_id == "task":
+                task = asyncio.current_task()
+                assert task is not None
+                task.cancel()
+                await asyncio.sleep(0)
+            if order_id == "group":
+                raise BaseExceptionGroup("", [ConnectionError(), asyncio.CancelledError()])
+            raise asyncio.CancelledError
+
+        registry = registry_of(
+            spec(cancels_itself, parameters=None),
+            spec(cancelled_by_itself, name="thread", parameters={}),
+            spec(Scripted("x"), name="good"),
+            spec(Scripted(ConnectionError()), "reversible_write", name="asks", status_query=cancelled_by_itself),
+        )
+
+        async def all_of_them() -> Any:
+            orders = [registry.invoke("orders.get", {"order_id": way}) for way in ("task", "group", "raise")]
+            names = [registry.invoke(name, {"order_id": "A"}) for name in ("thread", "good", "asks")]
+            return await asyncio.gather(*orders, *names)
+
+        answers = asyncio.run(all_of_them())
+        self.assertEqual(answers[:4], [failure("tool_failure")] * 4)
+        self.assertEqual(answers[4:], [{"ok": True, "data": "x"}, failure("outcome_unknown")])
+
+    def test_functions_of_others_that_raise_a_cancel_refuse_their_own_call(self) -> None:
+        """Each has its code, as for any other error of it."""
+        cancelled: Any = cancelled_by_itself
+
+        async def awaited(request: ApprovalRequest) -> bool:
+            raise asyncio.CancelledError
+
+        write = spec(Scripted("x"), "irreversible_write")
+        for one, options, code in (
+            (write, {"approved": cancelled}, "approval_required"),
+            (write, {"approved": awaited}, "approval_required"),
+            (spec(Scripted("x"), permission="orders:read"), {"grants": cancelled}, "forbidden"),
+            (dataclasses.replace(write, idempotency_key=cancelled), {"approved": True}, "tool_failure"),
+        ):
+            with self.subTest(code=code):
+                self.assertEqual(self.call(one, **options), failure(code))
+        careful = registry_of(spec(Scripted("x"), concurrency_safe=cancelled))
+        self.assertFalse(careful.is_concurrency_safe("orders.get", {"order_id": "A"}))
+
+    @virtual
+    async def test_an_approval_that_swallows_a_cancel_starts_nothing(self, loop: VirtualLoop) -> None:
+        """The caller was told that nothing ran; the late yes must not make it untrue."""
+
+        async def stubborn(request: ApprovalRequest) -> bool:
+            try:
+                await never()
+            except asyncio.CancelledError:
+                return True
+            return True
+
+        handler = Scripted("x")
+        registry = registry_of(spec(handler, "irreversible_write"))
+        task = loop.create_task(get(registry, approved=stubborn))
+        await turns(3)
+        task.cancel()
+        with self.assertRaises(asyncio.CancelledError):
+            await task
+        self.assertEqual(handler.calls, [])
 
     @virtual
     async def test_a_stop_tears_no_loop(self, loop: VirtualLoop) -> None:
@@ -1219,6 +1355,15 @@ class Failures(RegistryTestCase):
                 gc.collect()
             self.assertEqual(caught, [])
 
+    def test_a_write_that_returns_something_to_wait_for_is_not_known_to_be_done(self) -> None:
+        """What it returned was never waited for, and what it did before nobody knows."""
+
+        async def inner() -> str:
+            return "x"
+
+        one = spec(lambda order_id: inner(), "reversible_write", parameters=None)
+        self.assertEqual(self.call(one, {"order_id": "A"}), failure("outcome_unknown"))
+
 
 class Results(RegistryTestCase):
     """From what a handler returned to what a model gets."""
@@ -1227,7 +1372,9 @@ class Results(RegistryTestCase):
         """For a read, and for the receipt of a write. Claims: T6-002, T6-041."""
         for effect in EFFECTS:
             answer = self.call(spec(Scripted("x" * 5000), effect), approved=True)
-            self.assertEqual(answer, {"ok": True, "data": "x" * 1000, "truncated": True, "original_length": 5000})
+            data = answer.pop("data")
+            self.assertEqual(answer, {"ok": True, "truncated": True, "original_length": 5000})
+            self.assertEqual((len(data), data[0], data[-1]), (1000, "x", "x"))
         self.assertEqual(self.call(spec(Scripted("x" * 1000))), {"ok": True, "data": "x" * 1000})
         path = self.call(spec(Scripted("C:\\dir"), max_output_chars=3))
         self.assertEqual((path["data"], path["original_length"]), ("C:\\", 6))
@@ -1245,15 +1392,34 @@ class Results(RegistryTestCase):
         answer = self.call(spec(Scripted("order A1"), redact=lambda text: text.replace("A1", "*")))
         self.assertEqual(answer, {"ok": True, "data": "order *"})
         for broken in (lambda text: None, lambda text: text[10_000]):
-            self.assertEqual(self.call(spec(Scripted("x"), redact=broken)), failure("tool_failure"))
+            self.assertEqual(self.call(spec(Scripted("hunter2"), redact=broken)), failure("tool_failure"))
 
-    def test_a_result_that_is_no_json_is_a_failure_and_not_repeated(self) -> None:
-        """NaN is not turned into null, and a write that has happened is not made again."""
-        for value in ({"mean": float("nan")}, b"bytes", object(), {1: "a"}):
+    def test_what_happens_after_a_write_does_not_make_it_undone(self) -> None:
+        """A value that is no JSON, a broken redaction: of a read a failure, of a write a success that shows nothing.
+
+        NaN is not turned into null, and nothing is made again.
+        """
+        done = {"ok": True, "data": ANSWER_LOST, "unreadable": True}
+        broken: list[Callable[[str], Any]] = [lambda text: None, lambda text: text[10_000], cancelled_by_itself]
+        cases: list[tuple[Any, dict[str, Any]]] = [(value, {}) for value in ({"mean": float("nan")}, object())]
+        cases += [("fine", {"redact": redact}) for redact in broken]
+        for value, options in cases:
             for effect in EFFECTS:
                 handler = Scripted(value)
-                self.assertEqual(self.call(spec(handler, effect), approved=True), failure("tool_failure"))
+                answer = self.call(spec(handler, effect, **options), approved=True)
+                self.assertEqual(answer, failure("tool_failure") if effect == "read" else done)
                 self.assertEqual(len(handler.calls), 1)
+
+    def test_a_status_query_that_says_done_is_believed_whatever_it_returns(self) -> None:
+        """The write was done, also where its receipt cannot be shown."""
+
+        async def status(key: str, arguments: dict[str, Any]) -> Status:
+            return Status("done", float("nan"))
+
+        for effect in EFFECTS[1:]:
+            one = spec(Scripted(ConnectionError()), effect, status_query=status)
+            answer = self.call(one, approved=True)
+            self.assertEqual(answer, {"ok": True, "data": ANSWER_LOST, "unreadable": True})
 
 
 class Time(RegistryTestCase):
@@ -1431,6 +1597,80 @@ class Time(RegistryTestCase):
             asyncio.run(registry_of(one).invoke("orders.get", {"order_id": "A"})), failure("transient_failure")
         )
         self.assertEqual(stopped, [True])
+
+    def test_the_caller_hears_when_the_handler_is_called(self) -> None:
+        """Once for each execution, in a thread too, and not at all where the way ends before."""
+
+        def plain(order_id: str) -> str:
+            return "x"
+
+        lost = Scripted(ConnectionError(), "x")
+        for one, times in (
+            (spec(lost), 2),
+            (spec(plain, parameters=None), 1),
+            (spec(plain, permission="orders:read", parameters=None), 0),
+        ):
+            heard: list[int] = []
+            self.call(one, on_start=lambda heard=heard: heard.append(1))
+            self.assertEqual(len(heard), times)
+
+    @virtual
+    async def test_a_handler_whose_first_step_never_came_was_not_called(self, loop: VirtualLoop) -> None:
+        """On Python 3.11 a cancel may come between the task and its first step."""
+        for count in range(4):
+            heard: list[int] = []
+            handler = Scripted(never)
+            registry = registry_of(spec(handler))
+            task = loop.create_task(get(registry, on_start=lambda heard=heard: heard.append(1)))
+            await turns(count)
+            task.cancel()
+            with self.assertRaises(asyncio.CancelledError):
+                await task
+            self.assertEqual(len(heard), len(handler.calls))
+
+    def test_who_hears_the_progress_never_touches_the_call(self) -> None:
+        """What a display raises is logged, once for each attempt; the handler runs once and its answer stays."""
+
+        async def talks(order_id: str, call: CallContext) -> str:
+            ran.append(order_id)
+            call.progress("half")
+            call.progress("most")
+            return "result"
+
+        for effect in EFFECTS:
+            for error in (ValueError(), BrokenPipeError(), asyncio.CancelledError()):
+                ran: list[str] = []
+                gone = mock.Mock(side_effect=error)
+                one = spec(talks, effect, parameters=None, context_argument="call")
+                logging.disable(logging.NOTSET)
+                with self.assertLogs(LOG, logging.WARNING) as log:
+                    answer = self.call(one, {"order_id": "A"}, progress=gone, approved=True)
+                self.assertEqual((answer, ran, len(log.records)), ({"ok": True, "data": "result"}, ["A"], 1))
+
+    def test_progress_passes_the_door_of_a_result(self) -> None:
+        """Without secrets, with whole characters, at most as long; a value stays a value where that can be."""
+        shown = [
+            ("half \ud800 of it", "half \ufffd of it"),
+            ("password=hunter2", "password=[redacted]"),
+            ({"password": "hunter2", "done": 3}, {"password": "[redacted]", "done": 3}),
+            ({"password": 12345}, '{"password":[redacted]}'),
+            ([1, None, True], [1, None, True]),
+            (None, None),
+            ("", ""),
+            ("y" * 50, "y" * 40),
+            (["y" * 50], '["' + "y" * 38),
+        ]
+
+        async def talks(order_id: str, call: CallContext) -> str:
+            for given, _ in shown:
+                call.progress(given)
+            call.progress(object())  # what is no JSON is not shown
+            return "done"
+
+        heard: list[Any] = []
+        one = spec(talks, parameters=None, context_argument="call", max_output_chars=40)
+        answer = self.call(one, {"order_id": "A"}, progress=heard.append)
+        self.assertEqual((answer["data"], heard), ("done", [seen for _, seen in shown]))
 
     def test_progress_is_heard_until_the_attempt_is_over(self) -> None:
         """What a handler reports goes to the caller's function; after its time is over, nothing of it does."""
@@ -2006,6 +2246,34 @@ class OneSource(RegistryTestCase):
             ]
 
         self.assertEqual([answer["data"] for answer in self.run_virtual(main)], ["a", "b", "c"])
+
+    def test_whoever_may_call_a_tool_finds_it(self) -> None:
+        """A tool without permission and keywords is found by everybody, by its name and by what it says of itself."""
+        one = spec(Scripted("x"), name="order_status", description="查询订单状态 of one order.")
+        registry = registry_of(one, spec(Scripted("x"), name="hidden_status", permission="orders:read"))
+        for query in ("order_status", "OrderStatus", "order", "status?", "订单状态", "查询订单状态 " + "x" * 500):
+            for grants in ((), {"other"}, [PUBLIC]):
+                with self.subTest(query=query, grants=grants):
+                    hits = registry.search(query, grants)
+                    self.assertEqual([hit["name"] for hit in hits], ["order_status"])
+                    self.assertEqual(registry.load(hits, grants)[0]["name"], "order_status")
+        self.assertEqual(len(registry.search("status", {"orders:read"})), 2)
+        named = registry_of(spec(Scripted("x"), name="C++", description="", keywords=("c++", "C#")))
+        self.assertEqual(len(named.search("c#")), 1)
+        self.assertEqual(len(registry_of(spec(Scripted("x"), name="++", description="")).search("++")), 1)
+        self.assertEqual(registry_of(spec(Scripted("x"), keywords=())).search("orders.get"), [])
+
+    def test_a_question_that_is_none_is_refused_as_by_the_catalog(self) -> None:
+        """Its codes come out."""
+        registry = registry_of(spec(Scripted("x")))
+        wrong: list[tuple[str, tuple[Any, ...]]] = [
+            ("invalid_query", (7,)), ("invalid_query", ("x" * (MAX_QUERY + 1),)), ("invalid_grants", ("x", "abc")),
+            ("invalid_grants", ("x", [[]])), ("invalid_limit", ("x", (), 0)),
+        ]  # fmt: skip
+        for code, arguments in wrong:
+            with self.subTest(code=code), self.assertRaisesRegex(CatalogError, f"^{code}$"):
+                registry.search(*arguments)
+        self.assertEqual(registry.search(" ".join(f"a{number}" for number in range(200))), [])
 
     def test_a_catalog_that_differs_is_noticed_at_the_start(self) -> None:
         """More tools, fewer tools, another definition."""

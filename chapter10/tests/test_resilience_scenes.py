@@ -375,11 +375,20 @@ class TheOutboxGroup(unittest.TestCase):
         self.assertEqual(figures("outbox")["saga_sends"].count("refund-1"), 2)
 
     def test_an_outage_is_nobodys_fault(self) -> None:
-        """A thousand rows, a minute, seven sends, no attempt spent."""
+        """A thousand rows, a minute, ten sends at once and six probes, no attempt spent."""
         found = figures("outbox")
-        self.assertLess(found["sends_during_the_outage"], 10)
+        self.assertEqual(found["sends_during_the_outage"], 16)
         self.assertEqual((found["attempts_that_it_cost_a_row"], found["dead_by_the_outage"]), (0, 0))
         self.assertEqual(found["sent_after_it"], 1000)
+
+    def test_others_that_fail_delay_nobody(self) -> None:
+        """One that is gone, twenty that hang, one that kills: fifty get theirs in time; an outage buries none."""
+        cases = {line["case"]: line for line in figures("outbox")["others_fail"]}
+        self.assertEqual({50}, {line["good_delivered"] for line in cases.values()})
+        self.assertEqual({0}, {line["dead"] for line in cases.values()})
+        outage = cases.pop("nobody answers for five minutes")
+        self.assertEqual("sent", outage["first_row"])
+        self.assertLessEqual(max(line["last_after_s"] for line in cases.values()), 22)
 
     def test_two_deliveries_have_one_effect(self) -> None:
         """The relay died in between. Claims: I4-059, I4-060."""

@@ -9,13 +9,23 @@ import inspect
 import math
 import random
 import unittest
+import urllib.error
 from collections.abc import Awaitable, Callable
+from email.message import Message
 from types import SimpleNamespace
 from typing import Any
 
-from chapter10.companions.interruption.budget import Budget, BudgetExhausted
+from chapter10.companions.effects.idempotency import (
+    FailedFinal,
+    IdempotencyError,
+    IdempotencyStore,
+    InProgressError,
+    make_intent,
+)
+from chapter10.companions.effects.messages import PermanentRefusal
+from chapter10.companions.interruption.budget import Budget, BudgetExhausted, run_within
 from chapter10.companions.retrying.adaptive_caller import AdaptiveCaller, AdaptivePolicy
-from chapter10.companions.retrying.circuit_breaker import CircuitBreaker, CircuitOpenError, judge
+from chapter10.companions.retrying.circuit_breaker import BreakerError, CircuitBreaker, CircuitOpenError, judge
 from chapter10.companions.retrying.retry import (
     CONNECT_RANGE_MS,
     EFFECTS,
@@ -37,6 +47,7 @@ from chapter10.companions.retrying.retry import (
     TimeLeft,
     TokenBucket,
     answer_within,
+    asked_wait,
     backoff_ms,
     classify,
     connect_then_read,
@@ -515,6 +526,21 @@ class Limits(RetryTestCase):
             self.retry(Script("rows"), bucket=bucket)
             self.assertEqual(bucket.tokens, expected)
 
+    def test_a_wait_that_the_other_side_asks_for_is_kept_within_the_cap(self) -> None:
+        """An error's `retry_after` or the header of an HTTP answer, where it is longer than our own wait."""
+        asked: Any = InProgressError("k", 7.0)
+        refused = urllib.error.HTTPError("http://host", 503, "", Message(), None)
+        refused.headers["Retry-After"] = "9"
+        policy = RetryPolicy(max_attempts=2, max_backoff_ms=8000)
+        grouped = ExceptionGroup("two", [ConnectFailed(), asked])
+        for error, expected in ((asked, 7.0), (refused, 8.0), (ConnectFailed(), 0.2), (grouped, 7.0)):
+            before = self.clock()
+            self.assertEqual("rows", self.retry(Script(error, "rows"), policy=policy))
+            self.assertAlmostEqual(expected, self.clock() - before)
+        refused.headers.replace_header("Retry-After", "Wed, 21 Oct 2015 07:28:00 GMT")
+        for number in (refused, *(InProgressError("k", wait) for wait in (math.nan, math.inf, -1.0, True, "1"))):  # type: ignore[arg-type]
+            self.assertEqual(0.0, asked_wait(number))
+
     async def inner(self, script: Script, **options: Any) -> Any:
         """A layer below another one, with three attempts of its own."""
         return await retry(script, effect="read", policy=THREE, sleep=self.sleep, random=lambda: 0.5, **options)
@@ -542,6 +568,44 @@ class Limits(RetryTestCase):
         with self.assertRaises(TimeoutError):
             self.retry(runtime)
         self.assertEqual(script.calls, 3)
+
+    def test_reads_side_by_side_leave_each_other_their_retries(self) -> None:
+        """Twenty under one layer that fail twice each all succeed at the third try, however few run at once."""
+        for at_once in (20, 3):
+            scripts = [Script(ConnectFailed(), ConnectFailed(), number) for number in range(20)]
+            places = asyncio.Semaphore(at_once)
+
+            async def read(script: Script, places: asyncio.Semaphore = places) -> Any:
+                async with places:
+                    return await self.inner(script)
+
+            async def fan_out(attempt: Attempt, scripts: list[Script] = scripts, read: Any = read) -> list[Any]:
+                return await asyncio.gather(*map(read, scripts))
+
+            self.assertEqual(list(range(20)), self.retry(fan_out))
+
+    def test_the_layer_above_has_used_what_the_most_eager_path_has(self) -> None:
+        """One of two reads fails three times, so nothing is left for another round of both."""
+        good, bad = Script("a", "b", "c"), Script(*[ConnectFailed() for _ in range(9)])
+
+        async def both(attempt: Attempt) -> Any:
+            return await asyncio.gather(self.inner(good), self.inner(bad))
+
+        with self.assertRaises(ConnectFailed):
+            self.retry(both, policy=RetryPolicy(max_attempts=3))
+        self.assertEqual((1, 3), (good.calls, bad.calls))
+
+    def test_calls_one_after_the_other_on_a_path_share_its_count(self) -> None:
+        """A task that makes two calls has no more retries for them than one call has."""
+        first, second = Script(ConnectFailed(), ConnectFailed(), "a"), Script(ConnectFailed(), "b")
+
+        async def path() -> None:
+            await self.inner(first)
+            await self.inner(second)
+
+        with self.assertRaises(ConnectFailed):
+            self.retry(lambda attempt: asyncio.gather(path()), policy=RetryPolicy(max_attempts=3))
+        self.assertEqual((3, 1), (first.calls, second.calls))
 
     def test_a_layer_with_errors_of_its_own_counts_for_itself(self) -> None:
         """`new_chain` starts a count of its own, and the product is then somebody's decision."""
@@ -688,7 +752,7 @@ class Limits(RetryTestCase):
         for error in (
             TimeoutError(), ConnectionResetError(), OSError(), RuntimeError(), ConnectFailed(), ReadTimedOut(),
             ReadTimedOut(whole_limit=False), ConnectTimedOut(whole_limit=False), TypeError(), ValueError(), KeyError(),
-            AttributeError(), ZeroDivisionError(), AssertionError(),
+            AttributeError(), ZeroDivisionError(), AssertionError(), CircuitOpenError(1.0),
         ):  # fmt: skip
             with self.subTest(error=error):
                 breaker = CircuitBreaker(clock=self.clock)
@@ -1049,6 +1113,82 @@ class TheAdaptiveCaller(unittest.TestCase):
         await pause(30.5)
         self.assertEqual(await caller.call(works), "rows")
         self.assertEqual(caller.cb_state, "closed")
+
+
+class Order(unittest.TestCase):
+    """The table of the room: a record around a retry around a breaker around one attempt."""
+
+    def endings(self, error: BaseException | None, *, effect: Effect = "irreversible_write", **more: Any) -> list[Any]:
+        """Return what the breaker counted, how often it was tried, and the states of the record, now and when asked."""
+        clock, tried = ManualClock(), []
+        breaker = CircuitBreaker(clock=clock)
+        if more.pop("opened", False):
+            for _ in range(10):
+                breaker.acquire().failure()
+
+        async def attempt(attempt: Attempt) -> str:
+            tried.append(attempt.number)
+            if error is not None:
+                raise error
+            return "done"
+
+        async def main() -> None:
+            await store.execute_once("n", {"a": 1}, lambda: call())
+
+        def call() -> Awaitable[str]:
+            policy = RetryPolicy(max_attempts=2)
+            return retry(attempt, effect=effect, policy=policy, breaker=breaker, sleep=pause, **more)
+
+        with IdempotencyStore(clock=clock) as store:
+            before = breaker.statistics()
+            with contextlib.suppress(BaseException):
+                asyncio.run(main())
+            seen = breaker.statistics()
+            counts = (seen.calls - before.calls, seen.failures - before.failures, seen.neutral)
+            return [counts, len(tried), store.look(make_intent("n", {"a": 1})).state]
+
+    def test_each_layer_sees_what_the_table_says(self) -> None:
+        """The breaker's calls, failures and neutrals; the attempts; the record. Claims: I4-100."""
+        self.assertEqual([(1, 0, 0), 1, "completed"], self.endings(None))
+        self.assertEqual([(2, 2, 0), 2, "absent"], self.endings(ConnectFailed()))
+        self.assertEqual([(1, 1, 0), 1, "unknown"], self.endings(ReadTimedOut()))
+        self.assertEqual([(2, 2, 0), 2, "unknown"], self.endings(ReadTimedOut(), effect="read"))
+        self.assertEqual([(0, 0, 1), 1, "absent"], self.endings(PermanentRefusal("no")))
+        self.assertEqual([(0, 0, 1), 1, "failed_final"], self.endings(FailedFinal("no")))
+        self.assertEqual([(0, 0, 1), 1, "unknown"], self.endings(ReadTimedOut(whole_limit=False)))
+        self.assertEqual([(0, 0, 1), 1, "unknown"], self.endings(asyncio.CancelledError()))
+        self.assertEqual([(0, 0, 0), 0, "absent"], self.endings(None, opened=True))
+        self.assertEqual([(0, 0, 0), 0, "absent"], self.endings(None, budget=Budget(0)))
+
+    def test_an_outcome_is_no_value_to_who_decides_by_errors(self) -> None:
+        """`run_within` inside: a failure would be counted, given back and stored as a success."""
+        breaker = CircuitBreaker()
+
+        async def within() -> Any:
+            return await run_within(Budget(0), "t", asyncio.Event().wait)
+
+        async def value() -> Any:
+            return await run_within(None, "t", lambda: asyncio.sleep(0, "done"))
+
+        async def told() -> Any:
+            return (await value()).get()
+
+        async def tried(fn: Callable[[], Awaitable[Any]]) -> Any:
+            return await retry(lambda attempt: fn(), effect="read", breaker=breaker)
+
+        for inner in (within, value):
+            with self.assertRaises(RetryError):
+                run_virtual(lambda loop, inner=inner: tried(inner))  # type: ignore[misc]
+            with self.assertRaises(BreakerError):
+                run_virtual(lambda loop, inner=inner: breaker.call(inner))  # type: ignore[misc]
+        self.assertEqual((0, 4), (breaker.statistics().calls, breaker.statistics().neutral))
+        self.assertEqual("done", run_virtual(lambda loop: tried(told)))
+        self.assertEqual("done", run_virtual(lambda loop: breaker.call(told)))
+        with IdempotencyStore() as store:
+            for inner, error, state in ((within, BudgetExhausted, "absent"), (value, IdempotencyError, "unknown")):
+                with self.assertRaises(error):
+                    asyncio.run(store.execute_once("n", {"a": 1}, inner))
+                self.assertEqual(state, store.look(make_intent("n", {"a": 1})).state)
 
 
 class TheAnswer(unittest.TestCase):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import os
 import signal
@@ -415,7 +416,8 @@ class WithoutATurn(TurnstileTestCase):
                 raise busy
 
         connection, queue = mock.Mock(in_transaction=False, execute=execute), mock.Mock(enter=entered)
-        self.refused("store_busy", FairTransaction(connection, queue, 20, clock).__enter__)
+        database = mock.Mock(connection=connection, _owner=None)
+        self.refused("store_busy", FairTransaction(database, queue, 20, clock).__enter__)
         waits = [sql.partition("=")[2] for sql in said if sql.startswith("PRAGMA busy_timeout")]
         self.assertEqual(["1000", "1000", "5000", "20000"], waits)
 
@@ -425,7 +427,7 @@ class WithoutATurn(TurnstileTestCase):
         queue = mock.Mock(enter=mock.Mock(return_value=False))
         broken = mock.Mock(in_transaction=False)
         broken.execute = mock.Mock(side_effect=[None, sqlite3.OperationalError("disk I/O error"), None, None])
-        with mock.patch.object(database, "connection", broken), mock.patch.object(database, "_turnstile", queue):
+        with mock.patch.object(database, "_connection", broken), mock.patch.object(database, "_turnstile", queue):
             self.refused("store_unavailable", write, database, "a")
         self.assertEqual(1, queue.enter.call_count)
         said = [call.args[0] for call in broken.execute.mock_calls]
@@ -500,6 +502,57 @@ class ItIsAdvice(TurnstileTestCase):
 
     def beside(self) -> list[str]:
         return sorted(path.name for path in self.folder.iterdir() if path.name.endswith((TURN_SUFFIX, ROOM_SUFFIX)))
+
+
+class TheFileItself(FolderTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.path = self.folder / "store.db"
+
+    def open(self) -> FairDatabase:
+        database = FairDatabase(self.path, application_id=OURS, migrations=[TABLE], busy_seconds=0)
+        self.addCleanup(database.close)
+        return database
+
+    def test_a_restored_copy_is_in_wal_mode_again(self) -> None:
+        """`VACUUM INTO` makes a file with the rollback journal; the next opening asks for WAL (D7, D3)."""
+        original = self.open()
+        write(original, "a")
+        copy = self.folder / "copy.db"
+        original.connection.execute("VACUUM INTO ?", (str(copy),))
+        original.close()
+        os.replace(copy, self.path)
+        restored = self.open()
+        self.assertEqual(("wal",), restored.row("PRAGMA journal_mode"))
+        self.assertEqual([("a",)], restored.rows("SELECT who FROM writes"))
+
+    def test_a_copy_that_somebody_writes_is_waited_for(self) -> None:
+        """The mode is not given up for a lock: it is busy, and may be tried again."""
+        self.open().connection.execute("PRAGMA journal_mode=DELETE")
+        with closing(sqlite3.connect(self.path, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            with self.assertRaises(StoreError) as caught:
+                self.open()
+            self.assertEqual("store_busy", caught.exception.code)
+        self.assertEqual(("wal",), self.open().row("PRAGMA journal_mode"))
+
+    def test_a_file_that_is_gone_or_another_is_named_by_every_call(self) -> None:
+        """Also where it was taken away while a call waited for the lock; a link that leads there is no change (D7)."""
+        for replaced in (False, True):
+            database = self.open()
+            write(database, "a")
+            row, rows = database.row, database.rows
+            os.rename(self.path, self.folder / "away.db")
+            if replaced:
+                self.path.write_bytes(b"")
+            for call in (row, rows, functools.partial(write, database)):
+                with self.assertRaises(StoreError) as caught:
+                    call("SELECT 1")
+                self.assertTrue(caught.exception.reason.startswith("replaced: "))
+            os.replace(self.folder / "away.db", self.path)
+            self.assertEqual([("a",)], database.rows("SELECT who FROM writes"))
+            database.close()
+            self.path.unlink()
 
 
 class TheFiles(TurnstileTestCase):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import signal
+import sqlite3
 import sys
 import threading
 import unittest
@@ -15,9 +16,10 @@ from typing import Any, Final
 from unittest import mock
 
 from chapter10.canonical import CodedError
+from chapter10.companions.interruption.process_stop import StopError
 from chapter10.companions.work import child_process, heartbeat, worker_log
 from chapter10.companions.work import worker as module
-from chapter10.companions.work.child_process import ChildFailed, TemporaryChildError
+from chapter10.companions.work.child_process import ChildFailed, ChildProcess, TemporaryChildError
 from chapter10.companions.work.heartbeat import AttemptOver, Heartbeat, Held, JobContext
 from chapter10.companions.work.living_store import LivingStore
 from chapter10.companions.work.worker import LOOK_SECONDS, Backoff, Handler, Note, Outcome, Worker, WorkerError
@@ -689,6 +691,140 @@ class Beliefs(WorkerTestCase):
         self.assertEqual(self.refusals(), [("renew", "not_found", 1)])
 
 
+class Damage(WorkerTestCase):
+    """A row that no store has written: it is named, once, and stops nobody else."""
+
+    def test_one_damaged_row_ends_and_the_others_are_done(self) -> None:
+        """Whatever is damaged, the job is `failed` with `damaged` at its first meeting; nine of ten are done."""
+        changes = (
+            "attempt = 99", "max_attempts = 'x'", "deadline = 'x'", "ready_at = 'x'", "lease_until = 'x'", "done = -1",
+            "intent = '{oops'", "intent = '[]'", "intent = x'ff'", "intent = '{}'", "error = x'ff'",
+            "error = CAST(x'ff' AS TEXT)", "owner = CAST(x'ff' AS TEXT)", "intent = CAST(x'ff' AS TEXT)",
+        )  # fmt: skip
+        for number, change in enumerate(changes):
+            with self.subTest(change):
+                ids = [self.submit(f"{number}-{job}", deadline=9e9) for job in range(10)]
+                for _ in ids:
+                    self.store.claim_next(now=self.clock(), lease=5)
+                self.damage(f"UPDATE jobs SET {change} WHERE id = {ids[0]}")
+                self.clock.advance(10)
+                self.worker(grace=1.0).run(drain=True)
+                rows = self.store.db.execute("SELECT state, error FROM jobs WHERE id >= ? ORDER BY id", (ids[0],))
+                self.assertEqual(rows.fetchall(), [("failed", "damaged")] + [("succeeded", None)] * 9)
+                self.damage(f"UPDATE jobs SET owner = 'alice', intent = '{{}}' WHERE id = {ids[0]}")
+
+
+class Trouble(WorkerTestCase):
+    """What goes wrong around a worker and is no job's fault."""
+
+    def test_whoever_listens_costs_no_job(self) -> None:
+        """A log on a full disk: what `observe` raises is dropped, in the worker and in the heartbeat."""
+        self.submit()
+        listen = mock.Mock(side_effect=OSError(28, "No space left on device"))
+        self.assertEqual(self.once(observe=listen), Outcome(1, 1, "succeeded"))
+        self.assertEqual(listen.call_count, 2)
+        held = Held(1, 1, owner="a", started=0, lease=10, deadline=99, limit=None, renew_every=1)
+        beats = Heartbeat(
+            lambda: self.store,
+            clock=self.clock,
+            lease=10,
+            every=1,
+            pause=1,
+            release_at=lambda: None,
+            refused=listen,
+            failed=listen,
+            overrun=listen,
+        )
+        beats.hold(held)
+        broken = mock.Mock(renew=mock.Mock(side_effect=StoreError("store_busy", "held")))
+        beats.look(broken)
+        self.clock.advance(1)
+        beats.look(mock.Mock(renew=mock.Mock(side_effect=JobError("not_found"))))
+        self.assertEqual((listen.call_count, held.over), (4, "lease_lost"))
+        with mock.patch.object(beats, "_release_at", return_value=0.0):
+            beats.look(mock.Mock(hand_back=mock.Mock(side_effect=JobError("not_found"))))
+        self.assertEqual(listen.call_count, 6)
+
+    def test_the_heartbeat_outlives_whoever_listens(self) -> None:
+        """Its thread ends with `stop` and not with an exception of a callback."""
+        asked = threading.Event()
+
+        def failed(*_: object) -> None:
+            asked.set()
+            raise OSError
+
+        beats = Heartbeat(
+            mock.Mock(side_effect=StoreError("store_busy", "held")),
+            clock=self.clock,
+            lease=1,
+            every=0.01,
+            pause=0.01,
+            release_at=lambda: None,
+            refused=failed,
+            failed=failed,
+            overrun=failed,
+        )
+        beats.start()
+        self.addCleanup(beats.stop)
+        for _ in range(3):
+            self.assertTrue(asked.wait(60))
+            asked.clear()
+
+    def test_a_store_that_is_busy_for_long_is_asked_again(self) -> None:
+        """Whatever an idle or a starting worker reads, a lock that is held costs it nothing but time."""
+        self.submit()
+        worker = self.worker()
+        busy, rows = StoreError("store_busy", "held"), worker._look.row
+        answers = iter([busy, None, busy, None, None, busy])
+        looks: list[str] = []
+
+        def row(sql: str, *given: Any) -> Any:
+            looks.append(sql)
+            error = next(answers, None)
+            if error is not None:
+                raise error
+            return rows(sql, *given)
+
+        with mock.patch.object(worker._look, "row", row):
+            self.assertEqual(worker.run(drain=True), 1)
+        self.assertEqual(next(answers, "all asked"), "all asked")
+        self.assertEqual(self.state(1), "succeeded")
+        self.assertEqual([note.detail for note in self.notes if note.kind == "store_trouble"], ["store_busy"] * 3)
+
+    def test_a_signal_waits_a_second_for_the_store_at_most(self) -> None:
+        """SQLite hears no signal while it waits, so the main thread never stands in it for longer."""
+        worker = self.worker()
+        for database in (worker._look, worker._store._database):
+            self.assertEqual(database.row("PRAGMA busy_timeout"), (1000,))
+
+    def test_a_store_that_was_removed_or_replaced_is_named(self) -> None:
+        """An idle worker does not watch a dead file, and a result is not told as stored where nobody finds it."""
+        self.submit()
+        idle, copy = self.worker(), self.folder / "copy.db"
+        with sqlite3.connect(copy) as target:
+            self.store.db.backup(target)
+        target.close()
+
+        def replaced(context: JobContext) -> Any:
+            os.replace(copy, self.path)
+            return REPORT
+
+        for act in (lambda: self.once(replaced), lambda: idle.run(), lambda: self.store.get("alice", 1), self.submit):
+            with self.assertRaises(StoreError) as caught:
+                act()
+            self.assertEqual(caught.exception.code, "store_unavailable")
+            self.assertTrue(caught.exception.reason.startswith("replaced: "))
+        with LivingStore(self.path) as store:
+            self.assertEqual(store.receipt_count(1), 0)
+
+    def test_what_lies_in_memory_is_no_store_of_a_worker(self) -> None:
+        """Its connections would be three stores that know nothing of each other."""
+        for path in (":memory:", b":memory:"):
+            with self.assertRaises(WorkerError) as caught:
+                Worker(path, {})  # type: ignore[arg-type]
+            self.assertEqual(caught.exception.code, "bad_worker")
+
+
 class Deliveries(WorkerTestCase):
     """A store that is busy or answers into the void."""
 
@@ -868,8 +1004,8 @@ class Leaving(WorkerTestCase):
         self.assertEqual([self.state(1), self.state(2)], ["succeeded", "queued"])
 
     def test_a_job_that_does_not_finish_in_half_the_grace_is_put_back(self) -> None:
-        """Its checkpoint raises, it is queued again at once, and another worker does it; a last attempt has failed."""
-        self.submit(max_attempts=2)
+        """Its checkpoint raises, it is queued again at once, and another worker does it; no attempt is burnt by it."""
+        self.submit(max_attempts=1)
         workers: list[Worker] = []
         passed: list[float] = []
 
@@ -880,7 +1016,7 @@ class Leaving(WorkerTestCase):
                 context.checkpoint()
                 passed.append(seconds)
 
-        for attempt, state in ((1, "queued"), (2, "failed")):
+        for attempt, state in ((1, "queued"), (2, "queued")):
             workers.append(self.worker(run, grace=4))
             self.assertEqual((workers[-1].run(), passed), (1, [1.99] * attempt))
             job = self.store.get("alice", 1)
@@ -966,11 +1102,11 @@ class Leaving(WorkerTestCase):
         """If the second connection fails, the first one is closed."""
         made: list[LivingStore] = []
 
-        def remember(*arguments: Any) -> LivingStore:
-            made.append(LivingStore(*arguments))
+        def remember(*arguments: Any, **options: Any) -> LivingStore:
+            made.append(LivingStore(*arguments, **options))
             return made[-1]
 
-        broken = mock.patch.object(module, "Database", side_effect=StoreError("store_unavailable", "gone"))
+        broken = mock.patch.object(module, "FairDatabase", side_effect=StoreError("store_unavailable", "gone"))
         with mock.patch.object(module, "LivingStore", remember), broken, self.assertRaises(StoreError):
             Worker(self.path, {})
         with self.assertRaises(StoreError):
@@ -1059,7 +1195,7 @@ class Beats(WorkerTestCase):
                 order.append("beat")
                 return "running"
 
-            def fail(self, *_: object, **__: object) -> str:
+            def hand_back(self, *_: object, **__: object) -> str:
                 return "queued"
 
             def close(self) -> None: ...
@@ -1150,7 +1286,7 @@ class Beats(WorkerTestCase):
         self.heart.hold(self.held)
         self.release_at = 1.0
         leases = mock.Mock()
-        leases.fail.side_effect = busy = StoreError("store_busy", "held")
+        leases.hand_back.side_effect = busy = StoreError("store_busy", "held")
         self.heart.look(leases)
         self.assertEqual((self.failed, self.overrun, self.held.over), ([busy], [1], "worker_stopped"))
         self.assertEqual(self.state(1), "running")
@@ -1385,6 +1521,27 @@ class ATalkWithAChild(unittest.TestCase):
         said = self.said('{"progress": [1, 3]}', '{"progress": [2, 3]}', '{"result": 1}', '{"error": "x"}', "no JSON")
         self.assertEqual((said.progress, said.outcome()), ((2, 3), 1))
         self.assertTrue(said.wait(0))
+
+    def test_a_progress_that_is_none_is_no_fault_of_the_job(self) -> None:
+        """A fraction, a count that falls or exceeds: the child said something else, and another try may help."""
+        for bad in ("[0.5, 1]", "[3, 10]", "[5, 9]", "[11, 10]", "[true, 10]", "[-1, 10]", '["5", "10"]', "[6]", "7"):
+            with self.subTest(bad):
+                said = self.said('{"progress": [5, 10]}', f'{{"progress": {bad}}}', '{"result": 1}')
+                self.assertEqual(said.progress, (5, 10))
+                with self.assertRaises(TemporaryChildError) as caught:
+                    said.outcome()
+                self.assertEqual(caught.exception.code, "child_failed")
+
+    def test_a_child_that_could_not_be_stopped_is_not_begun(self) -> None:
+        """A grace that is none, and a command that is no list of texts, are refused where they are written."""
+        for grace in (-0.1, 3600.1, float("nan"), True, "2", None):
+            with self.subTest(grace), self.assertRaises(StopError):
+                ChildProcess(["true"], grace=grace)  # type: ignore[arg-type]
+        for command in ("true", [], [1], [b"true"]):
+            with self.subTest(command), self.assertRaises(StopError):
+                ChildProcess(command)  # type: ignore[arg-type]
+        for seconds in (0, 3600.0):
+            ChildProcess(["true"], grace=seconds)
 
     def test_a_word_is_heard_before_the_pipe_ends(self) -> None:
         """And the end of the pipe is one too; the stream is closed then, and its thread keeps no process alive."""

@@ -34,7 +34,7 @@ What holds
     I3  a record moves forward only; it returns to absent only when the effect was surely not made, or
         when its result has outlived its lifetime
     I4  the end of a lease proves nothing: a repeatable call is taken over with a higher fence,
-        any other becomes `unknown`
+        any other becomes `unknown`; and none is longer than a lease from now, whatever the clock once was
     I5  a holder whose fence is not the record's fence changes nothing
     I6  presence is the state, never the truth of the value: None, 0, "" and [] are replayed
     I7  the sweeper removes outlived results and nothing else
@@ -62,9 +62,14 @@ import os
 import sqlite3
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Final, Protocol
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final, Protocol, TypeVar
 
 from chapter10.canonical import CodedError
+from chapter10.companions.basics.blame import may_be_done
+from chapter10.companions.basics.locks import at_once, off_the_loop
+from chapter10.companions.basics.tasks import leaves
 from chapter10.companions.effects.intent_records import (
     APPLICATION_ID,
     DEFAULT_TTL_S,
@@ -98,6 +103,7 @@ from chapter10.companions.effects.intents import (
     seconds,
     ttl_for,
 )
+from chapter10.companions.interruption.budget import Outcome
 from chapter10.database import BUSY_SECONDS, Database, StoreError
 
 __all__ = [
@@ -137,6 +143,8 @@ __all__ = [
     "make_intent",
     "ttl_for",
 ]
+
+T = TypeVar("T")
 
 RUN_LIMIT_S: Final = 3_600
 """Seconds after which a running call is no longer renewed, so that no holder lives for ever."""
@@ -188,7 +196,7 @@ class NotRecorded(CodedError, RuntimeError):
 
 
 class NotExecuted(CodedError, RuntimeError):
-    """Raised by an operation that surely did nothing (a refused connection): the key is free again."""
+    """Raised by an operation that surely did nothing (a check that failed before the call): the key is free again."""
 
 
 class FailedFinal(CodedError, RuntimeError):
@@ -213,8 +221,8 @@ class IdempotencyStore(IntentRecords):
     """Whole calls over the records of intents; see the module for what it promises.
 
     `place`, `lifetimes`, `holder`, `clock`: as `IntentRecords` has them. `sleep`, `call_later` and `poll_s` belong to
-    `execute_once`. `not_executed`: errors that show that nothing was done. Each step blocks its thread, and an event
-    loop on it, for one commit: milliseconds.
+    `execute_once`. `not_executed`: errors that show that nothing was done. `execute_once` waits for another process's
+    lock off the event loop and within `remaining`; a step alone blocks its thread for as long as that lasts.
 
     Raises `IdempotencyError` (`bad_input`), `StoreError`; every method may raise `StoreError`.
     """
@@ -262,9 +270,11 @@ class IdempotencyStore(IntentRecords):
         seconds left of the caller's budget; 0 is exhausted and refused before the claim, None is no
         limit. `probe`: asked once, if the outcome is unknown, before anything runs.
 
-        How `fn` ends decides: a value is stored; `FailedFinal` is stored; `NotExecuted` (or one of
-        `not_executed`) frees the key; every other end, cancellation included, frees the key of a
-        repeatable call and makes any other `unknown`. The error always comes out as it is.
+        How `fn` ends decides: a value is stored; `FailedFinal` is stored; an error that proves that nothing
+        was done frees the key (`NotExecuted`, one of `not_executed`, or what `companions.basics.blame` knows as
+        such: no connection, an open circuit, no time; of a group every leaf); every other end, cancellation
+        included, frees the key of a repeatable call and makes any other `unknown`. So `fn` makes one effect:
+        after a first one, a second one's refused connection proves nothing. The error comes out as it is.
 
         Raises `IdempotencyError` (its codes), `InProgressError`, `OutcomeUnknown`, `FailedFinal`,
         `CompletedWithoutValue`, `LeaseLost`, `NotRecorded`, and what `fn` or `probe` raises.
@@ -273,18 +283,20 @@ class IdempotencyStore(IntentRecords):
         what = make_intent(namespace, intent, owner=owner, fields=fields, key=key)
         left = seconds(wait_s, "wait_s", 0)
         _refuse_exhausted(remaining)
-        found = self.claim(what, ttl_s=ttl_s, lease_s=lease_s, repeatable=repeatable)
+        claim = partial(self.claim, what, ttl_s=ttl_s, lease_s=lease_s, repeatable=repeatable)
+        found = await self._off_the_loop(claim, remaining)
         if isinstance(found, Record) and found.state == "unknown" and probe is not None:
-            self._settle_if_it_stands(what, await probe(), found.fence)
+            settle = partial(self._settle_if_it_stands, what, await probe(), found.fence)
+            await self._off_the_loop(settle, remaining)
             _refuse_exhausted(remaining)
-            found = self.claim(what, ttl_s=ttl_s, lease_s=lease_s, repeatable=repeatable)
+            found = await self._off_the_loop(claim, remaining)
         while isinstance(found, Record) and found.state == "in_progress" and left > 0:
             pause = min(self._poll_s, left)
             left -= pause  # what was asked for counts, so that a clock that stands still ends the loop too
             await self._sleep(pause)
             _refuse_exhausted(remaining)
             if self.look(what).retry_after == 0:  # nobody is at work any more
-                found = self.claim(what, ttl_s=ttl_s, lease_s=lease_s, repeatable=repeatable)
+                found = await self._off_the_loop(claim, remaining)
         if isinstance(found, Record):
             return _replay(found)
         return await self._perform(found, fn, lease_s)
@@ -321,7 +333,7 @@ class IdempotencyStore(IntentRecords):
             if type(answer) is not dict:
                 refuse("the operation did not answer with a dict")
         except BaseException as error:
-            self._give_back(found, error, started=True)
+            self._give_back(found, error)
             raise
         if answer.get("ok"):
             self._save(found, answer)
@@ -367,14 +379,27 @@ class IdempotencyStore(IntentRecords):
             heartbeat.start()
             started = True
             value = await fn()
+            if type(value) is Outcome:  # with every failure inside it a value to be stored
+                if value.kind == "not_started":
+                    value.get()
+                refuse("an outcome is no value; give what `get()` says")
         except BaseException as error:
-            self._give_back(claim, error, started)
+            with suppress(StoreError, IdempotencyError):  # it stays in progress; the end of its lease says the rest
+                await self._off_the_loop(partial(self._end_by, claim, error, started), shielded=True)
             raise
         finally:
             heartbeat.stop()
-        # From here on the effect is a fact; nothing is awaited before it is recorded.
-        self._save(claim, value)
+        # From here on the effect is a fact; no cancel comes between it and its record.
+        try:
+            await self._off_the_loop(partial(self.complete, claim, value), shielded=True)
+        except StoreError as error:
+            raise NotRecorded(value) from error
         return value
+
+    async def _off_the_loop(
+        self, step: Callable[[], T], remaining: Callable[[], float] | None = None, *, shielded: bool = False
+    ) -> T:
+        return await off_the_loop(self._database, step, left=remaining, sleep=self._sleep, shielded=shielded)
 
     def _save(self, claim: Claim, value: Any) -> None:
         try:
@@ -382,17 +407,21 @@ class IdempotencyStore(IntentRecords):
         except StoreError as error:
             raise NotRecorded(value) from error
 
-    def _give_back(self, claim: Claim, error: BaseException, started: bool) -> None:
+    def _give_back(self, claim: Claim, error: BaseException) -> None:
+        with suppress(StoreError, IdempotencyError):  # it stays in progress; the end of its lease says the rest
+            self._end_by(claim, error, started=True)
+
+    def _end_by(self, claim: Claim, error: BaseException, started: bool) -> None:
         """Record how a call ended that gave no value; the caller's error is the one that comes out."""
-        try:
-            if isinstance(error, FailedFinal):
-                self.fail(claim, error.code, error.detail)
-            elif not started or claim.repeatable or isinstance(error, self._not_executed):
-                self.release(claim)
-            else:
-                self.doubt(claim)
-        except (StoreError, IdempotencyError):
-            pass  # the record stays in progress, and the end of its lease says the rest
+        if isinstance(error, FailedFinal):
+            self.fail(claim, error.code, error.detail)
+        elif not started or claim.repeatable or self._proves_nothing_was_done(error):
+            self.release(claim)
+        else:
+            self.doubt(claim)
+
+    def _proves_nothing_was_done(self, error: BaseException) -> bool:
+        return not any(may_be_done(leaf) and not isinstance(leaf, self._not_executed) for leaf in leaves(error))
 
     def _settle_if_it_stands(self, intent: Intent, verdict: Verdict, fence: int) -> None:
         try:
@@ -422,26 +451,28 @@ class _Heartbeat:
         self._timer: Timer | None = None
 
     def start(self) -> None:
-        self._schedule()
+        self._schedule(self._lease_s / 3)
 
     def stop(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
 
-    def _schedule(self) -> None:
+    def _schedule(self, after: float) -> None:
         later = self._call_later or asyncio.get_running_loop().call_later
-        self._timer = later(self._lease_s / 3, self._beat)
+        self._timer = later(after, self._beat)
 
     def _beat(self) -> None:
         self._beats_left -= 1
+        after = self._lease_s / 3
         try:
-            self._claim = self._store.renew(self._claim, self._lease_s)
+            renew = partial(self._store.renew, self._claim, self._lease_s)
+            self._claim = at_once(self._store._database, renew)
         except LeaseLost:
             return
         except StoreError:
-            pass  # two more beats fit into the lease
+            after = self._lease_s / 12  # until the lease ends, several more beats fit in
         if self._beats_left > 0:
-            self._schedule()
+            self._schedule(after)
 
 
 def _replay(record: Record) -> Any:

@@ -77,6 +77,7 @@ TABLES: Final = """
         holder TEXT NOT NULL,           -- who has the claim, for people
         repeatable INTEGER NOT NULL,    -- 1: a second run does no harm
         lease_until INTEGER,            -- milliseconds; while in progress
+        lease_ms INTEGER NOT NULL,      -- how long the longest lease of this claim was
         ttl_ms INTEGER NOT NULL,        -- how long the result will live
         begun_at INTEGER NOT NULL,      -- milliseconds, of the latest claim
         expires_at INTEGER,             -- milliseconds; of a result
@@ -100,12 +101,12 @@ TABLES: Final = """
 """One migration for `Database`. Put it among a business database's own, and `run_in` shares its transactions."""
 
 _FIND: Final = (
-    "SELECT state, fence, fingerprint, holder, repeatable, lease_until, begun_at, expires_at, result, mark"
+    "SELECT state, fence, fingerprint, holder, repeatable, lease_until, begun_at, expires_at, result, mark, lease_ms"
     " FROM idempotency WHERE namespace = ? AND owner = ? AND key = ?"
 )
 _TAKE: Final = (
     "INSERT OR REPLACE INTO idempotency (namespace, owner, key, fingerprint, state, fence, holder, repeatable,"
-    " lease_until, ttl_ms, begun_at) VALUES (?, ?, ?, ?, 'in_progress', ?, ?, ?, ?, ?, ?)"
+    " lease_until, lease_ms, ttl_ms, begun_at) VALUES (?, ?, ?, ?, 'in_progress', ?, ?, ?, ?, ?, ?, ?)"
 )
 _IS_OURS: Final = "namespace = ? AND owner = ? AND key = ? AND fence = ?"
 _IS_OPEN: Final = "state IN ('in_progress', 'unknown')"
@@ -115,9 +116,10 @@ _END: Final = (
 )
 _DOUBT: Final = f"UPDATE idempotency SET state = 'unknown', lease_until = NULL WHERE {_IS_OURS} AND {_IS_OPEN}"
 _RELEASE: Final = f"DELETE FROM idempotency WHERE {_IS_OURS} AND {_IS_OPEN}"
+_SHORTEN: Final = f"UPDATE idempotency SET lease_until = ? + lease_ms WHERE {_IS_OURS}"
 _RENEW: Final = (
-    f"UPDATE idempotency SET lease_until = max(lease_until, ?) WHERE {_IS_OURS}"
-    " AND state = 'in_progress' AND lease_until > ?"
+    "UPDATE idempotency SET lease_until = max(min(lease_until, ? + lease_ms), ?), lease_ms = max(lease_ms, ?)"
+    f" WHERE {_IS_OURS} AND state = 'in_progress' AND lease_until > ?"
 )
 
 
@@ -204,7 +206,6 @@ class IntentRecords:
         if not isinstance(place, Database):
             place = Database(place, application_id=APPLICATION_ID, migrations=(TABLES,), busy_seconds=busy_seconds)
         self._database = place
-        self.db = self._database.connection
 
     def __enter__(self) -> Self:
         return self
@@ -217,6 +218,11 @@ class IntentRecords:
         if self._owned:
             self._database.close()
 
+    @property
+    def db(self) -> sqlite3.Connection:
+        """The connection, for looking."""
+        return self._database.connection
+
     # One step at a time --------------------------------------------------------------------------
 
     def claim(
@@ -225,7 +231,8 @@ class IntentRecords:
         """Take the right to make the effect, or return what is known already. One commit.
 
         A record whose lease is over is taken over if both its holder and this caller called it
-        repeatable, and becomes `unknown` otherwise.
+        repeatable, and becomes `unknown` otherwise. A lease that would end later than a lease from now, since
+        the clock was ahead when it began, ends a lease from now.
 
         Raises `IdempotencyError`: `key_conflict`, `ttl_too_short`, `bad_input`.
         """
@@ -258,6 +265,8 @@ class IntentRecords:
                 return self._take(db, intent, now, ttl, lease, repeatable)
             db.execute(_DOUBT, (*_name(intent), row[1]))
             return Record("unknown", intent.key, row[1], row[3])
+        if _is_too_long(row, now):
+            db.execute(_SHORTEN, (now, *_name(intent), row[1]))
         return _record(intent.key, row, now)
 
     def renew(self, claim: Claim, lease_s: float = LEASE_S) -> Claim:
@@ -268,10 +277,11 @@ class IntentRecords:
         lease = seconds(lease_s, "lease_s", 0.001)
         with self._database.write() as db:
             now = self._now_ms()
-            until = now + _ms(lease)
-            if db.execute(_RENEW, (until, *_name(claim.intent), claim.fence, now)).rowcount != 1:
+            values = (now, now + _ms(lease), _ms(lease), *_name(claim.intent), claim.fence, now)
+            if db.execute(_RENEW, values).rowcount != 1:
                 raise LeaseLost
-        return Claim(claim.intent, claim.fence, max(until / 1000, claim.lease_until), claim.repeatable)
+            until: int = db.execute(_FIND, _name(claim.intent)).fetchone()[5]
+        return Claim(claim.intent, claim.fence, until / 1000, claim.repeatable)
 
     def complete(self, claim: Claim, value: Any) -> None:
         """Record that the effect was made, with its value if it can be stored. One commit.
@@ -318,7 +328,8 @@ class IntentRecords:
         """End a doubt by what the other side or a person says; `fence` is what was looked at.
 
         `done` completes, `failed` fails for good, `not_done` frees the key, `unknown` changes nothing.
-        A dead lease that nobody has touched since counts as the doubt that it is. One commit.
+        A dead lease that nobody has touched since counts as the doubt that it is, and so does a lease of a clock
+        that was ahead. One commit.
 
         Raises `IdempotencyError`: `not_unknown` (settled already, or another claim), `bad_input`.
         """
@@ -329,8 +340,9 @@ class IntentRecords:
         if verdict.kind == "unknown":
             return
         with self._database.write() as db:
-            seen = self._look(db, intent)
-            if seen.state != "unknown" or seen.fence != fence:
+            row, now = db.execute(_FIND, _name(intent)).fetchone(), self._now_ms()
+            seen = _judge(intent.key, row, now)
+            if seen.fence != fence or (seen.state != "unknown" and not _is_too_long(row, now)):
                 raise IdempotencyError("not_unknown")
             if verdict.kind == "done":
                 self._end(db, intent, fence, "completed", *_encode(verdict.value))
@@ -338,6 +350,11 @@ class IntentRecords:
                 self._end(db, intent, fence, "failed_final", None, text_of(verdict.value, "code"))
             else:
                 _guarded(db, _RELEASE, (*_name(intent), fence))
+
+    def settle_by_name(self, namespace: str, owner: str, key: str, verdict: Verdict, *, fence: int) -> None:
+        """As `settle`, by what `unsettled` lists: for a person, who has no arguments at hand."""
+        name = text_of(namespace, "namespace"), text_of(owner, "owner"), text_of(key, "key")
+        self.settle(Intent(*name, fingerprint=""), verdict, fence=fence)
 
     # Looking and upkeep --------------------------------------------------------------------------
 
@@ -353,16 +370,25 @@ class IntentRecords:
     def unsettled(self, limit: int = 100) -> list[dict[str, Any]]:
         """Return `{namespace, owner, key, state, fence, holder, begun_at}` of what waits for an end, oldest first.
 
+        What is `unknown`, and what is `in_progress` under a lease that no clock that was right can have given.
         Raises `IdempotencyError` (`bad_input`).
         """
+        now = self._now_ms()
         rows = self._database.rows(
             "SELECT namespace, owner, key, state, fence, holder, begun_at, lease_until FROM idempotency"
-            f" WHERE {_IS_OPEN} AND (state = 'unknown' OR (lease_until <= ? AND NOT repeatable))"
-            " ORDER BY begun_at LIMIT ?",
-            (self._now_ms(), whole(limit, "limit", 1, MAX_LIMIT)),
+            f" WHERE {_IS_OPEN} AND (state = 'unknown' OR (lease_until <= ? AND NOT repeatable)"
+            " OR lease_until > ? + lease_ms) ORDER BY begun_at LIMIT ?",
+            (now, now, whole(limit, "limit", 1, MAX_LIMIT)),
         )
         names = ("namespace", "owner", "key", "state", "fence", "holder")
-        return [{**dict(zip(names, row, strict=False)), "state": "unknown", "begun_at": row[6] / 1000} for row in rows]
+        return [
+            {
+                **dict(zip(names, row, strict=False)),
+                "state": "in_progress" if row[7] is not None and row[7] > now else "unknown",
+                "begun_at": row[6] / 1000,
+            }
+            for row in rows
+        ]
 
     def sweep(self, limit: int = 100) -> int:
         """Remove results that have outlived their lifetime, `limit` at most; return how many.
@@ -386,7 +412,7 @@ class IntentRecords:
         fence: int = db.execute("SELECT last FROM idempotency_fence").fetchone()[0]
         until = now + _ms(lease_s)
         name = (*_name(intent), intent.fingerprint)
-        db.execute(_TAKE, (*name, fence, self._holder, repeatable, until, ttl_s * 1000, now))
+        db.execute(_TAKE, (*name, fence, self._holder, repeatable, until, _ms(lease_s), ttl_s * 1000, now))
         return Claim(intent, fence, until / 1000, repeatable)
 
     def _end(
@@ -400,9 +426,6 @@ class IntentRecords:
         value: object = None,
     ) -> None:
         _guarded(db, _END, (state, self._now_ms(), text, mark, *_name(intent), fence), value)
-
-    def _look(self, db: sqlite3.Connection, intent: Intent) -> Record:
-        return _judge(intent.key, db.execute(_FIND, _name(intent)).fetchone(), self._now_ms())
 
     def _ttl(self, namespace: str, ttl_s: int) -> int:
         life = self._lifetimes.get(namespace)
@@ -425,6 +448,11 @@ def _has_outlived(row: Any, now: int) -> bool:
     return row[7] is not None and now >= row[7]
 
 
+def _is_too_long(row: Any, now: int) -> bool:
+    """Say whether the lease ends later than a lease from now: the clock was ahead when it began."""
+    return row is not None and row[5] is not None and row[5] > now + row[10]
+
+
 def _judge(key: str, row: Any, now: int) -> Record:
     """Say what a row means at this moment."""
     if row is None or _has_outlived(row, now):
@@ -435,13 +463,13 @@ def _judge(key: str, row: Any, now: int) -> Record:
 
 
 def _record(key: str, row: Any, now: int) -> Record:
-    state, fence, _, holder, _, lease_until, _, expires_at, result, mark = row
+    state, fence, _, holder, _, lease_until, _, expires_at, result, mark, lease_ms = row
     return Record(
         state,
         key,
         fence,
         holder,
-        0.0 if lease_until is None else max(lease_until - now, 0) / 1000,
+        0.0 if lease_until is None else min(max(lease_until - now, 0), lease_ms) / 1000,
         None if expires_at is None else expires_at / 1000,
         None if result is None else json.loads(result),
         mark,

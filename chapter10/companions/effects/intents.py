@@ -8,7 +8,7 @@
 N1  The key does not depend on the order of the fields, nor on how an accent is written, in a caller's own key either;
     no two ways of cutting a text meet, and `1`, `1.0` and `true` are never one.
 N2  A field that belongs to one transmission (`trace_id`, `request_id`, a time stamp) is refused at any depth: a key
-    with one would be new for each retry, and would protect nothing.
+    with one would be new for each retry, and would protect nothing. With a key of the caller's own, content is content.
 N3  Namespace and owner are no part of the key's text but columns beside it, so that no separator can be forged.
 
 What it does not do: it stores nothing; see `companions.effects.idempotency`, which has all these names too.
@@ -169,13 +169,14 @@ def make_intent(
     `arguments`: everything that the call is about; all of it enters the fingerprint. `key`: the
     caller's own name of the intent, such as an order number. Without it the key is `intent_key` over
     the `fields` (names among the arguments; None: all). Only with a key or with fields can the same
-    intent with other arguments be seen as the conflict that it is (X-07, X-08).
+    intent with other arguments be seen as the conflict that it is (X-07, X-08). With a key no field is
+    `unstable_field`: it is content, and one that differs on a repeat is a conflict.
 
     Raises `IdempotencyError`: `bad_input`, `unstable_field`.
     """
     text_of(namespace, "namespace")
     text_of(owner, "owner")
-    stable = _stable_fields(arguments)
+    stable = _stable_fields(arguments, named=key is not None)
     fingerprint = text_digest(canonical([_INTENT_VERSION, stable]))
     if key is not None:
         if fields is not None:
@@ -187,32 +188,32 @@ def make_intent(
 # What is let in ------------------------------------------------------------------------------
 
 
-def _stable_fields(fields: object) -> dict[str, Any]:
-    """Return a copy of the fields with text in NFC; refuse what is not the same on every attempt."""
+def _stable_fields(fields: object, *, named: bool = False) -> dict[str, Any]:
+    """Return a copy of the fields with text in NFC; without a name for them, refuse what is new on every attempt."""
     if type(fields) is not dict:
         refuse("the intent is not a dict")
     _arguments.json(fields, "the intent", MAX_INTENT_BYTES)
-    stable: dict[str, Any] = _stable(fields)
+    stable: dict[str, Any] = _stable(fields, named)
     return stable
 
 
-def _stable(value: Any) -> Any:
+def _stable(value: Any, named: bool) -> Any:
     if type(value) is str:
         return unicodedata.normalize("NFC", value)
     if type(value) is float:
         refuse("a float in an intent; count in the smallest unit")
     if type(value) is list:
-        return [_stable(item) for item in value]
+        return [_stable(item, named) for item in value]
     if type(value) is not dict:
         return value
     result: dict[str, Any] = {}
     for name, item in value.items():
         name = unicodedata.normalize("NFC", name)
-        if "".join(filter(str.isalnum, name)).casefold() in _UNSTABLE:
+        if not named and "".join(filter(str.isalnum, name)).casefold() in _UNSTABLE:
             raise IdempotencyError("unstable_field", "a field that changes from one transmission to the next")
         if name in result:
             refuse("two names of the intent are one in NFC")
-        result[name] = _stable(item)
+        result[name] = _stable(item, named)
     return result
 
 

@@ -2,7 +2,7 @@
 
     message   one claimed row, as it is sent; its event id names it for ever
     batch     rows that one relay may send until its lease ends; a mark counts only with its fence
-    verdict   how one message of a batch fared: sent, refused, refused for good, not tried
+    delivery  how one message of a batch fared: sent, refused, refused for good, held, not tried
     horizon   after so long nothing is delivered a second time; whoever forgets earlier than that repeats effects
 
 The same parts of an intent give the same event id (`derive_event_id`), so that a repeat after an unclear commit is the
@@ -30,12 +30,12 @@ __all__ = [
     "MAX_SECONDS",
     "MAX_TEXT",
     "Batch",
+    "Delivery",
     "Message",
     "OutboxError",
     "PassReport",
     "PermanentRefusal",
     "TransportDown",
-    "Verdict",
     "derive_event_id",
     "growing_delay",
     "json_of",
@@ -50,7 +50,7 @@ __all__ = [
 
 BATCH_LIMIT: Final = 100
 """Rows that a relay claims at once (I4-057)."""
-LEASE_S: Final = 60.0
+LEASE_S: Final = 30.0
 """Seconds that a relay has for its batch; when they are over it gives back what it has not sent."""
 HORIZON_S: Final = 30 * 86_400
 """Seconds after which nothing is delivered a second time: no replay, no broker, no restart."""
@@ -64,7 +64,7 @@ class OutboxError(CodedError, ValueError):
     """Raised when a call cannot be granted; nothing was changed.
 
     `bad_input`, `no_transaction` (record was called outside one), `event_conflict` (the event id has
-    other content), `not_found`, `wrong_status` (not pending, or not dead, any more),
+    other content), `business_key_needed`, `not_found`, `wrong_status` (not pending, or not dead, any more),
     `replay_too_late` (the receivers may have forgotten the event), `retention_too_short`.
     """
 
@@ -88,7 +88,7 @@ seconds: Final = _arguments.seconds
 
 
 class TransportDown(CodedError, RuntimeError):
-    """Raised by a send function that reached nobody: no message's fault, the relay pauses."""
+    """Raised by a send function that knows that nobody can be reached: no message's fault, the relay pauses."""
 
 
 class PermanentRefusal(CodedError, RuntimeError):
@@ -97,7 +97,11 @@ class PermanentRefusal(CodedError, RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One claimed row, as it is sent. `payload` is canonical JSON text; `attempts` counts refusals so far."""
+    """One claimed row, as it is sent. `payload` is canonical JSON text.
+
+    `attempts`: tries that were made before this one. `misses`: times that it was put off, since nobody was reached.
+    `since`: when it was first claimed, in seconds on the outbox's clock; from then on it ages.
+    """
 
     id: int
     event_id: str
@@ -105,29 +109,43 @@ class Message:
     payload: str
     ordering_key: str | None
     attempts: int
+    misses: int = 0
+    since: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Rows that one relay may send until `lease_until` (seconds on the outbox's clock)."""
+    """Rows that one relay may send until `lease_until` (seconds on the outbox's clock).
+
+    `apart`: these were in flight when a relay died; nothing else is sent beside them.
+    """
 
     fence: int
     lease_until: float
     messages: tuple[Message, ...]
+    apart: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """How one message of a batch fared; `error` is a short text, a code or the name of a class."""
+class Delivery:
+    """How one message of a batch fared; `error` is a short text, a code or the name of a class.
+
+    `refused`: an attempt was made, and is spent. `held`: none was made; it is put off for `wait_s` seconds.
+    `not_tried`: it is due as before.
+    """
 
     message: Message
-    kind: Literal["sent", "refused", "refused_for_good", "not_tried"]
+    kind: Literal["sent", "refused", "refused_for_good", "held", "not_tried"]
     error: str = "refused"
+    wait_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class PassReport:
-    """What one pass of a relay did, in rows; `lost` were marked by nobody, since their lease was over."""
+    """What one pass of a relay did, in rows; `lost` were marked by nobody, since their lease was over.
+
+    `given_back`: no attempt was spent on them; `held` are those of them that were put off.
+    """
 
     claimed: int = 0
     sent: int = 0
@@ -136,6 +154,7 @@ class PassReport:
     given_back: int = 0
     lost: int = 0
     paused: bool = False
+    held: int = 0
 
 
 def derive_event_id(*parts: str) -> str:

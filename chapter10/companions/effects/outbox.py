@@ -6,20 +6,23 @@ any transaction and marks them. What it sent but could not mark is sent again, s
 the event ids that it has handled, in the transaction of its own effect.
 
 The words
-    event_id      names a message for ever; from the caller, derived from the intent, unique
+    event_id      names a message for ever; from the caller, derived from the intent's business key, unique
     ordering_key  messages with one key go out one after the other; without a key there is no order
     turn          a row has its turn when no earlier row of its key is unfinished
     compensates   the event that this one undoes; it stands in the queue right behind that one
     priority      between keys only; a level is worth `AGEING_S` seconds of waiting
     fence         number of a claimed batch; a relay's mark counts only with it
-    refused       the receiver's answer to this one message; it costs an attempt
-    down          the transport does not reach anybody; it costs nobody an attempt and pauses the relay
+    attempt       counted when a row is claimed, given back if none was made
+    refused       an attempt that failed; who is to blame shows in time, see `max_attempts` and `patience_s`
+    held          nobody was reached: put off, no attempt spent, dead after `give_up_s`
+    down          the send function says that the transport is; it costs nobody an attempt and pauses the relay
+    suspect       was in flight when a relay died; it is sent apart from others until a relay survives it
 
 The states
     pending    record made it; due at `next_attempt_at`, if it has its turn
     claimed    a relay has it until `lease_until`; a crash leaves it here and the next claim finds it
     sent       somebody took it
-    dead       refused for good, or `max_attempts` times; a person replays or discards it
+    dead       refused for good, too often or for too long; a person replays or discards it
     archived   sent or discarded and old: the payload is gone, the event id stays known
     withdrawn  taken back while it was pending
 
@@ -29,8 +32,9 @@ What holds
     O3  at most one row of an ordering key has its turn, so no row is claimable while an earlier row of
         its key is unfinished
     O4  a relay whose lease was taken over marks nothing
-    O5  a message that cannot be sent delays only itself and its own key, and not for ever
-    O6  an outage of the transport, and a mark that was not stored, cost no attempt
+    O5  a message that cannot be sent delays only itself and its own key, and not for ever: whatever was claimed once
+        ends by rule, stands behind what is fresh meanwhile, and raises an alarm
+    O6  only an attempt that was made is spent, and an outage that is shorter than `patience_s` buries nobody
     O7  a consumer's effect and its memory of the event are one transaction
 
 Order. Within a key: by id, except that a compensation stands right behind what it compensates, before
@@ -41,11 +45,12 @@ rank goes first: the time of recording minus priority times `AGEING_S`, so a low
 that much longer per level than what is recorded after it.
 
 What it does not do. It gives no exactly-once: it delivers at least once, and the receiver drops what
-it knows. A relay that dies sends up to one batch again. A process that a message kills each time is
-for its supervisor to notice. Outbox and business tables are in one database file, by construction.
+it knows. A relay that dies sends up to one batch again. A send that ignores its cancel is left
+running. A process that a message kills is for its supervisor to start again. Outbox and business
+tables are in one database file, by construction.
 
 Names of the document: `OutboxWriter.do_business_and_record` and `outbox_worker` are here;
-`fetch_pending` is `Outbox.claim`, `mark_sent` and `mark_retry` are verdicts of `Outbox.mark`.
+`fetch_pending` is `Outbox.claim`, `mark_sent` and `mark_retry` are kinds of `Delivery` for `Outbox.mark`.
 Source: claims I4-052 to I4-068, I4-094, I4-095, I4-101 with the readings X-05, X-20, X-23, X-47, X-49.
 """
 
@@ -66,12 +71,12 @@ from chapter10.companions.effects.messages import (
     MAX_SECONDS,
     MAX_TEXT,
     Batch,
+    Delivery,
     Message,
     OutboxError,
     PassReport,
     PermanentRefusal,
     TransportDown,
-    Verdict,
     derive_event_id,
     growing_delay,
 )
@@ -79,16 +84,30 @@ from chapter10.companions.effects.outbox_rows import (
     AGEING_S,
     APPLICATION_ID,
     DEAD_ALARM,
+    FEW,
+    GIVE_UP_S,
     MAX_ATTEMPTS,
     MAX_PAYLOAD_BYTES,
     MAX_PRIORITY,
+    OVERDUE_S,
+    PATIENCE_S,
     PENDING_ALARM,
     STATUSES,
     TABLES,
     Outbox,
     OutboxWriter,
 )
-from chapter10.companions.effects.relay import INTERVAL_S, Relay, Send
+from chapter10.companions.effects.relay import (
+    GRACE_S,
+    IN_FLIGHT,
+    INTERVAL_S,
+    KEEP_S,
+    SEND_S,
+    UPKEEP_S,
+    Relay,
+    Send,
+    upkeep,
+)
 from chapter10.database import Database
 
 __all__ = [
@@ -96,10 +115,15 @@ __all__ = [
     "APPLICATION_ID",
     "BATCH_LIMIT",
     "DEAD_ALARM",
+    "FEW",
+    "GIVE_UP_S",
+    "GRACE_S",
     "HORIZON_S",
     "INBOX_APPLICATION_ID",
     "INBOX_TABLES",
     "INTERVAL_S",
+    "IN_FLIGHT",
+    "KEEP_S",
     "LEASE_S",
     "MAX_ATTEMPTS",
     "MAX_LIMIT",
@@ -107,11 +131,16 @@ __all__ = [
     "MAX_PRIORITY",
     "MAX_SECONDS",
     "MAX_TEXT",
+    "OVERDUE_S",
+    "PATIENCE_S",
     "PENDING_ALARM",
+    "SEND_S",
     "STATUSES",
     "TABLES",
+    "UPKEEP_S",
     "Batch",
     "Consumer",
+    "Delivery",
     "Message",
     "Outbox",
     "OutboxError",
@@ -122,11 +151,11 @@ __all__ = [
     "Relay",
     "Send",
     "TransportDown",
-    "Verdict",
     "derive_event_id",
     "growing_delay",
     "outbox_worker",
     "saga_demonstration",
+    "upkeep",
 ]
 
 

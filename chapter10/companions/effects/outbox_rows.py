@@ -4,8 +4,8 @@
 side (`Outbox.record`, `OutboxWriter`), the side of the relay (`claim`, `mark`) and the upkeep.
 
     record ---> pending ---> claimed ---> sent ---> archived ---> forgotten
-                  |  ^          |  refused: pending again, later
-                  |  +----------+
+                  |  ^          |  refused or held: pending again, later, behind what is fresh
+                  |  +----------+  its relay died: pending again, and claimed apart from others
         withdrawn +             +--> dead ---> replay: pending, discard: archived
 
 Source: the document on interruption, section 6 (claims I4-052 to I4-068, I4-094, I4-101; X-05, X-20, X-49).
@@ -18,6 +18,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Sequence
+from itertools import takewhile
 from typing import Any, Final, Literal
 
 from chapter10.canonical import canonical, text_digest
@@ -28,10 +29,10 @@ from chapter10.companions.effects.messages import (
     MAX_LIMIT,
     MAX_TEXT,
     Batch,
+    Delivery,
     Message,
     OutboxError,
     PassReport,
-    Verdict,
     derive_event_id,
     growing_delay,
     json_of,
@@ -50,9 +51,13 @@ __all__ = [
     "AGEING_S",
     "APPLICATION_ID",
     "DEAD_ALARM",
+    "FEW",
+    "GIVE_UP_S",
     "MAX_ATTEMPTS",
     "MAX_PAYLOAD_BYTES",
     "MAX_PRIORITY",
+    "OVERDUE_S",
+    "PATIENCE_S",
     "PENDING_ALARM",
     "STATUSES",
     "TABLES",
@@ -63,7 +68,15 @@ __all__ = [
 STATUSES: Final = ("pending", "claimed", "sent", "dead", "archived", "withdrawn")
 
 MAX_ATTEMPTS: Final = 8
-"""Refusals after which a message is dead, the first included. The document leaves the number open."""
+"""Attempts after which a message is dead, the first included. The document leaves the number open."""
+PATIENCE_S: Final = 3600
+"""Seconds from its first claim in which refusals bury no message: they may be the receiver's outage."""
+GIVE_UP_S: Final = 3 * 86_400
+"""Seconds from its first claim after which a message that still reaches nobody is dead."""
+OVERDUE_S: Final = 900
+"""Seconds from its first claim after which a message that is still pending raises an alarm."""
+FEW: Final = 4
+"""Rows of a relay that died that are tried together."""
 PENDING_ALARM: Final = 10_000
 """More pending rows than this raise an alarm (I4-067)."""
 DEAD_ALARM: Final = 100
@@ -89,10 +102,14 @@ TABLES: Final = """
         rank INTEGER NOT NULL,             -- created_at less the waiting that the priority is worth
         turn INTEGER,                      -- 1: first of its key, 0: waits behind another, NULL: finished
         status TEXT NOT NULL,
-        attempts INTEGER NOT NULL,         -- refusals of this message
+        attempts INTEGER NOT NULL,         -- tries of this message, counted when it is claimed
+        misses INTEGER NOT NULL,           -- times that it was put off, since nobody was reached
+        suspect INTEGER NOT NULL,          -- 1: its relay died, with others in flight; 2: with few, so it goes alone
+        first_claimed_at INTEGER,
         next_attempt_at INTEGER NOT NULL,  -- milliseconds, as all times here
         fence INTEGER NOT NULL,            -- of the last batch that had it, 0 before the first
         lease_until INTEGER,
+        lease INTEGER NOT NULL,            -- how long the last lease was
         last_error TEXT,
         created_at INTEGER NOT NULL,
         ended_at INTEGER,                  -- when it became sent, dead, archived or withdrawn
@@ -107,6 +124,7 @@ TABLES: Final = """
         CONSTRAINT one_row_per_event UNIQUE (event_id)
     );
     CREATE INDEX outbox_due ON outbox (turn, rank, id) WHERE status = 'pending';
+    CREATE INDEX outbox_overdue ON outbox (first_claimed_at) WHERE status = 'pending' AND first_claimed_at IS NOT NULL;
     CREATE INDEX outbox_claimed ON outbox (lease_until) WHERE status = 'claimed';
     CREATE INDEX outbox_queue ON outbox (ordering_key, coalesce(anchor, id), id)
         WHERE ordering_key IS NOT NULL AND turn IS NOT NULL;
@@ -123,27 +141,41 @@ TABLES: Final = """
 _QUEUED: Final = "ordering_key = ? AND turn IS NOT NULL"
 _RECORD: Final = (
     "INSERT INTO outbox (event_id, topic, payload, sha256, ordering_key, anchor, priority, rank, turn, status,"
-    " attempts, next_attempt_at, fence, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?,"
+    " attempts, misses, suspect, next_attempt_at, fence, lease, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?,"
     # A new row is the last of its key, so it has its turn if nobody else is in the queue.
-    f" NOT EXISTS (SELECT 1 FROM outbox WHERE {_QUEUED}), 'pending', 0, ?, 0, ?)"
+    f" NOT EXISTS (SELECT 1 FROM outbox WHERE {_QUEUED}), 'pending', 0, 0, 0, ?, 0, 0, ?)"
     " ON CONFLICT (event_id) DO NOTHING"
 )
 _DUE: Final = (
-    "SELECT id, event_id, topic, payload, ordering_key, attempts FROM outbox"
-    " WHERE status = 'pending' AND turn = 1 AND next_attempt_at <= ? ORDER BY rank, id LIMIT ?"
+    "SELECT suspect, id, event_id, topic, payload, ordering_key, attempts, misses,"
+    " coalesce(first_claimed_at, ?) / 1000.0"
+    " FROM outbox WHERE status = 'pending' AND turn = 1 AND next_attempt_at <= ? ORDER BY rank, id LIMIT ?"
 )
-_CLAIM: Final = "UPDATE outbox SET status = 'claimed', lease_until = ?, fence = ? WHERE id = ?"
+_CLAIM: Final = (
+    "UPDATE outbox SET status = 'claimed', attempts = attempts + 1, lease_until = ?, lease = ?, fence = ?,"
+    " first_claimed_at = coalesce(first_claimed_at, ?) WHERE id = ?"
+)
 _IS_OURS: Final = "id = ? AND status = 'claimed' AND fence = ?"
 _SENT: Final = f"UPDATE outbox SET status = 'sent', turn = NULL, lease_until = NULL, ended_at = ? WHERE {_IS_OURS}"
-_GIVE_BACK: Final = f"UPDATE outbox SET status = 'pending', lease_until = NULL WHERE {_IS_OURS}"
-_RETRY: Final = (
-    "UPDATE outbox SET status = 'pending', lease_until = NULL, attempts = attempts + 1, next_attempt_at = ?,"
-    f" last_error = ? WHERE {_IS_OURS}"
+_GIVE_BACK: Final = (
+    f"UPDATE outbox SET status = 'pending', lease_until = NULL, attempts = attempts - 1 WHERE {_IS_OURS}"
 )
+# What was tried is due later and then stands behind what was recorded before that: a priority is for the first try.
+_LATER: Final = (
+    "UPDATE outbox SET status = 'pending', lease_until = NULL, next_attempt_at = :due, rank = max(rank, :due)"
+)
+_RETRY: Final = (
+    f"{_LATER}, suspect = 0, last_error = coalesce(nullif(:error, ''), last_error)"
+    " WHERE id = :id AND status = 'claimed' AND fence = :fence"
+)
+_HOLD: Final = _RETRY.replace("suspect = 0", "suspect = 0, misses = misses + 1, attempts = attempts - 1")
 _BURY: Final = (
-    "UPDATE outbox SET status = 'dead', lease_until = NULL, attempts = attempts + 1, last_error = ?, ended_at = ?,"
+    "UPDATE outbox SET status = 'dead', lease_until = NULL,"
+    " last_error = coalesce(nullif(?, ''), last_error, 'held'), ended_at = ?,"
     f" turn = CASE WHEN ? THEN 1 END WHERE {_IS_OURS}"
 )
+_LEASE_OVER: Final = "status = 'claimed' AND lease_until <= ?"
+_TOO_LONG: Final = "UPDATE outbox SET lease_until = ? + lease WHERE status = 'claimed' AND lease_until > ? + lease"
 _STAND_BACK: Final = "UPDATE outbox SET turn = 0 WHERE ordering_key = ? AND turn = 1 AND status <> 'claimed'"
 _ELECT: Final = (
     f"UPDATE outbox SET turn = 1 WHERE id = (SELECT id FROM outbox WHERE {_QUEUED}"
@@ -151,11 +183,12 @@ _ELECT: Final = (
     " AND NOT EXISTS (SELECT 1 FROM outbox WHERE ordering_key = ? AND turn = 1)"
 )
 _STATUS: Final = (
-    "SELECT id, event_id, topic, ordering_key, priority, status, attempts, next_attempt_at, last_error, created_at,"
-    " fence > 0 FROM outbox"
+    "SELECT id, event_id, topic, ordering_key, priority, status, attempts, misses, next_attempt_at, last_error,"
+    " created_at, fence > 0 FROM outbox"
 )
 _STATUS_NAMES: Final = (
-    "id event_id topic ordering_key priority status attempts next_attempt_at last_error created_at claimed_before"
+    "id event_id topic ordering_key priority status attempts misses next_attempt_at last_error created_at"
+    " claimed_before"
 )
 
 
@@ -163,8 +196,10 @@ class Outbox:
     """Messages in the database of the business that records them; see the module for what it promises.
 
     `place`: a `Database` that has `TABLES` among its migrations, or a path for a file of its own.
-    `clock`: seconds, one clock for all users of the file. `max_attempts`: refusals, the first
-    included. `delay`: from the number of refusals to seconds. `when_dead`: `block` or `skip`.
+    `clock`: seconds, one clock for all users of the file. `delay`: from the number of attempts to seconds.
+    A message dies by rule: refused for good at once; refused `max_attempts` times, but not in its first
+    `patience_s` seconds; reaching nobody for `give_up_s` seconds; in flight alone when its relay died, as its
+    `max_attempts`-th attempt or a later one. `when_dead`: `block` or `skip`.
     `horizon_s`: a dead message is replayed only this long after its death.
 
     Every method may raise `StoreError` besides what it names.
@@ -176,6 +211,8 @@ class Outbox:
         *,
         clock: Callable[[], float] = time.time,
         max_attempts: int = MAX_ATTEMPTS,
+        patience_s: float = PATIENCE_S,
+        give_up_s: float = GIVE_UP_S,
         delay: Callable[[int], float] | None = None,
         when_dead: Literal["block", "skip"] = "block",
         horizon_s: float = HORIZON_S,
@@ -183,6 +220,8 @@ class Outbox:
     ) -> None:
         self._clock = clock
         self._max_attempts = whole(max_attempts, "max_attempts", 1, 1000)
+        self._patience = milliseconds(seconds(patience_s, "patience_s", 0))
+        self._give_up = milliseconds(seconds(give_up_s, "give_up_s", 1))
         self._delay = growing_delay() if delay is None else delay
         rule: object = when_dead  # a wrong one may be of any type, also of one that cannot be compared
         if type(rule) is not str or rule not in ("block", "skip"):
@@ -226,7 +265,8 @@ class Outbox:
         with the same content gives the row that it has, and writes nothing.
 
         Raises `OutboxError`: `no_transaction` (sqlite3 would commit the row by itself), `bad_input`,
-        `event_conflict`, `not_found` (what is to be compensated). Source: I4-053 to I4-055, I4-061, I4-065.
+        `event_conflict`, `not_found` (what is to be compensated), `wrong_status` (the event was withdrawn or discarded:
+        nothing of it would ever be sent). Source: I4-053 to I4-055, I4-061, I4-065.
         """
         need_transaction(db)
         for value, name in ((topic, "topic"), (event_id, "event_id")):
@@ -266,59 +306,67 @@ class Outbox:
     def claim(self, limit: int = BATCH_LIMIT, lease_s: float = LEASE_S) -> Batch | None:
         """Take due rows that have their turn, lowest rank first; None if there is none. One commit.
 
-        Rows of a relay whose lease is over come back first. Raises `OutboxError` (`bad_input`).
+        Each is charged its attempt now, so that a relay that dies has paid. Rows of a relay whose lease is over come
+        back first. They are suspects from then on, claimed apart, `FEW` together or, if that was deadly too, one alone,
+        until a relay survives it.
+        Raises `OutboxError` (`bad_input`).
         """
         whole(limit, "limit", 1, MAX_LIMIT)
         lease = milliseconds(seconds(lease_s, "lease_s", 0.001))
         with self.database.write() as db:
             now = self._now_ms()
             self._recover(db, now)
-            messages = tuple(Message(*row) for row in db.execute(_DUE, (now, limit)))
-            if not messages:
+            rows = db.execute(_DUE, (now, now, limit)).fetchall()
+            if not rows:
                 return None
+            level = rows[0][0]
+            taken = list(takewhile(lambda row: row[0] == level, rows[: (limit, FEW, 1)[level]]))
+            messages = tuple(Message(*row[1:]) for row in taken)
             db.execute("UPDATE outbox_fence SET last = last + 1")
             fence: int = db.execute("SELECT last FROM outbox_fence").fetchone()[0]
-            db.executemany(_CLAIM, [(now + lease, fence, message.id) for message in messages])
-        return Batch(fence, (now + lease) / 1000, messages)
+            db.executemany(_CLAIM, [(now + lease, lease, fence, now, message.id) for message in messages])
+        return Batch(fence, (now + lease) / 1000, messages, apart=level > 0)
 
-    def has_time(self, batch: Batch) -> bool:
-        """Say whether the batch's lease still runs; nothing of it is sent afterwards."""
-        return self._now_ms() < milliseconds(batch.lease_until)
+    def has_time(self, batch: Batch, needed_s: float = 0.0) -> bool:
+        """Say whether the batch's lease runs for more than `needed_s` seconds; nothing of it is sent afterwards."""
+        return self._now_ms() + milliseconds(needed_s) < milliseconds(batch.lease_until)
 
-    def mark(self, batch: Batch, verdicts: Sequence[Verdict]) -> PassReport:
+    def mark(self, batch: Batch, deliveries: Sequence[Delivery]) -> PassReport:
         """Store how the messages of a batch fared. One commit; a row that is no longer ours is left alone.
 
         Raises `OutboxError` (`bad_input`).
         """
-        kinds: dict[str, list[Verdict]] = {"sent": [], "refused": [], "refused_for_good": [], "not_tried": []}
-        for verdict in verdicts:
-            if type(verdict) is not Verdict or type(verdict.kind) is not str or verdict.kind not in kinds:
-                refuse("not a verdict")
-            if type(verdict.error) is not str or not is_unicode(verdict.error):
-                refuse("the error of a verdict is not a text")
-            kind = verdict.kind
-            if kind == "refused" and verdict.message.attempts + 1 >= self._max_attempts:
-                kind = "refused_for_good"
-            kinds[kind].append(verdict)
+        kinds: dict[str, list[Delivery]] = {
+            kind: [] for kind in ("sent", "refused", "refused_for_good", "held", "not_tried")
+        }
+        for each in deliveries:
+            if type(each) is not Delivery or type(each.kind) is not str or each.kind not in kinds:
+                refuse("not a delivery")
+            if type(each.error) is not str or not is_unicode(each.error):
+                refuse("the error of a delivery is not a text")
+            seconds(each.wait_s, "wait_s", 0)
         with self.database.write() as db:
             now, fence = self._now_ms(), batch.fence
-            sent = _change(db, _SENT, [(now, v.message.id, fence) for v in kinds["sent"]])
-            back = _change(db, _GIVE_BACK, [(v.message.id, fence) for v in kinds["not_tried"]])
-            retries = [(self._retry_at(now, v), v.error[:MAX_TEXT], v.message.id, fence) for v in kinds["refused"]]
+            for each in deliveries:
+                kinds["refused_for_good" if self._is_over(each, now) else each.kind].append(each)
+            sent = _change(db, _SENT, [(now, each.message.id, fence) for each in kinds["sent"]])
+            back = _change(db, _GIVE_BACK, [(each.message.id, fence) for each in kinds["not_tried"]])
+            held = _change(db, _HOLD, [_put_off(each, now, each.wait_s, fence) for each in kinds["held"]])
+            retries = [_put_off(each, now, self._delay_s(each), fence) for each in kinds["refused"]]
             refused = _change(db, _RETRY, retries)
-            buried = [(v.error[:MAX_TEXT], now, self._block, v.message.id, fence) for v in kinds["refused_for_good"]]
+            buried = [(e.error[:MAX_TEXT], now, self._block, e.message.id, fence) for e in kinds["refused_for_good"]]
             dead = _change(db, _BURY, buried)
             # A row that was sent has left its turn to the next; any other may have to stand back for it.
-            kept = {verdict.message.ordering_key for verdict in verdicts if verdict.kind != "sent"}
+            kept = {each.message.ordering_key for each in deliveries if each.kind != "sent"}
             _next_turn(db, kept)
-            _elect(db, {verdict.message.ordering_key for verdict in kinds["sent"]} - kept)
-        lost = len(verdicts) - sent - back - refused - dead
-        return PassReport(len(batch.messages), sent, refused, dead, back, lost)
+            _elect(db, {each.message.ordering_key for each in kinds["sent"]} - kept)
+        lost = len(deliveries) - sent - back - held - refused - dead
+        return PassReport(len(batch.messages), sent, refused, dead, back + held, lost, held=held)
 
     # Looking and upkeep ----------------------------------------------------------------------
 
     def status(self, event_id: str) -> dict[str, Any]:
-        """Return `{id, event_id, topic, ordering_key, priority, status, attempts, next_attempt_at, last_error,
+        """Return `{id, event_id, topic, ordering_key, priority, status, attempts, misses, next_attempt_at, last_error,
         created_at, claimed_before}`; times in seconds.
 
         Raises `OutboxError`: `not_found`, `bad_input`.
@@ -343,7 +391,8 @@ class Outbox:
         self._move(
             event_id,
             "dead",
-            "status = 'pending', attempts = 0, next_attempt_at = :now, ended_at = NULL,"
+            "status = 'pending', attempts = 0, misses = 0, suspect = 0, first_claimed_at = NULL,"
+            " next_attempt_at = :now, ended_at = NULL,"
             " turn = CASE WHEN ordering_key IS NULL THEN 1 ELSE 0 END",
         )
 
@@ -357,7 +406,9 @@ class Outbox:
         Nothing but sent messages is touched. Raises `OutboxError` (`bad_input`). Source: I4-062.
         """
         before = self._now_ms() - milliseconds(seconds(older_than_s, "older_than_s", 0))
-        return self._upkeep("UPDATE outbox SET status = 'archived', payload = NULL", ("sent",), before, limit)
+        return self._upkeep(
+            "UPDATE outbox SET status = 'archived', payload = NULL, last_error = NULL", ("sent",), before, limit
+        )
 
     def forget(self, older_than_s: float, limit: int = MAX_LIMIT) -> int:
         """Remove archived and withdrawn rows that ended that long ago, event id and all; return how many.
@@ -370,21 +421,24 @@ class Outbox:
         return self._upkeep("DELETE FROM outbox", ("archived", "withdrawn"), before, limit)
 
     def alarms(self) -> dict[str, Any]:
-        """Return `{pending, dead, alarms}`: counts (not beyond one above a limit) and the names of those above.
+        """Return `{pending, dead, overdue, alarms}`: counts (not beyond one above a limit), and what is above one.
 
-        Pending rows above `PENDING_ALARM` say that the relay is slow or down; dead rows above
-        `DEAD_ALARM` need a person (I4-067, I4-068).
+        Pending rows above `PENDING_ALARM` say that the relay is slow or down; dead rows above `DEAD_ALARM` need a
+        person (I4-067, I4-068). One row is enough that was claimed `OVERDUE_S` ago and is still pending.
         """
-        counts = {
-            status: self.database.row(
-                f"SELECT count(*) FROM (SELECT 1 FROM outbox WHERE status = '{status}'{known} LIMIT ?)", (limit + 1,)
-            )[0]
-            for status, known, limit in (
-                ("pending", "", PENDING_ALARM),
-                ("dead", " AND ended_at IS NOT NULL", DEAD_ALARM),
-            )
+        overdue = self._now_ms() - milliseconds(OVERDUE_S)
+        limits = {"pending": PENDING_ALARM, "dead": DEAD_ALARM, "overdue": 0}
+        wheres = {
+            "pending": "status = 'pending'",
+            "dead": "status = 'dead' AND ended_at IS NOT NULL",
+            "overdue": f"status = 'pending' AND first_claimed_at <= {overdue}",
         }
-        limits = {"pending": PENDING_ALARM, "dead": DEAD_ALARM}
+        counts = {
+            name: self.database.row(
+                f"SELECT count(*) FROM (SELECT 1 FROM outbox WHERE {where} LIMIT ?)", (limits[name] + 1,)
+            )[0]
+            for name, where in wheres.items()
+        }
         return {**counts, "alarms": [name for name, count in counts.items() if count > limits[name]]}
 
     # Within ----------------------------------------------------------------------------------
@@ -404,21 +458,50 @@ class Outbox:
         return int(row[0])
 
     def _known(self, db: sqlite3.Connection, event_id: str, sha256: str) -> int:
-        row = db.execute("SELECT id, sha256 FROM outbox WHERE event_id = ?", (event_id,)).fetchone()
+        row = db.execute("SELECT id, sha256, status, last_error FROM outbox WHERE event_id = ?", (event_id,)).fetchone()
         if row[1] != sha256:
             raise OutboxError("event_conflict")
+        # Only what was given up keeps its error in the archive.
+        if row[2] == "withdrawn" or (row[2] == "archived" and row[3] is not None):
+            raise OutboxError("wrong_status", "withdrawn" if row[2] == "withdrawn" else "discarded")
         return int(row[0])
 
     def _recover(self, db: sqlite3.Connection, now: int) -> None:
-        """Make the rows of dead leases pending again; a compensation may have come before them meanwhile."""
-        dead = "status = 'claimed' AND lease_until <= ?"
-        keys = [row[0] for row in db.execute(f"SELECT ordering_key FROM outbox WHERE {dead}", (now,))]
-        if keys:
-            db.execute(f"UPDATE outbox SET status = 'pending', lease_until = NULL WHERE {dead}", (now,))
-            _next_turn(db, keys)
+        """Make the rows of dead leases pending again, as suspects; one that was alone has killed its relay.
 
-    def _retry_at(self, now: int, verdict: Verdict) -> int:
-        return now + milliseconds(seconds(self._delay(verdict.message.attempts + 1), "delay", 0))
+        A lease is never longer than a lease from now: the clock may have been ahead when it began. A compensation may
+        have come before such a row meanwhile.
+        """
+        db.execute(_TOO_LONG, (now, now))
+        rows = db.execute(
+            f"SELECT id, fence, ordering_key, attempts, suspect FROM outbox WHERE {_LEASE_OVER}", (now,)
+        ).fetchall()
+        for row_id, fence, key, attempts, suspect in rows:
+            alone = suspect == 2
+            if alone and attempts >= self._max_attempts:
+                db.execute(_BURY, ("relay_died", now, self._block, row_id, fence))
+                db.execute("UPDATE outbox SET suspect = 2 WHERE status = 'pending' AND ordering_key = ?", (key,))
+                continue
+            wait = milliseconds(seconds(self._delay(attempts), "delay", 0)) if alone else 0
+            kept = attempts if alone else min(attempts, self._max_attempts - 1)  # others may have been the killers
+            db.execute(
+                f"{_LATER}, suspect = min(suspect + 1, 2), attempts = :attempts, last_error = 'relay_died'"
+                " WHERE id = :id",
+                {"due": now + wait, "attempts": kept, "id": row_id},
+            )
+        if rows:
+            _next_turn(db, [row[2] for row in rows])
+
+    def _is_over(self, delivery: Delivery, now: int) -> bool:
+        """Say whether a message has had its tries, or its time."""
+        age = now - milliseconds(delivery.message.since)
+        if delivery.kind == "held":
+            return age >= self._give_up
+        tries = delivery.message.attempts + 1
+        return delivery.kind == "refused" and tries >= self._max_attempts and age >= self._patience
+
+    def _delay_s(self, delivery: Delivery) -> float:
+        return seconds(self._delay(delivery.message.attempts + 1), "delay", 0)
 
     def _move(self, event_id: str, status: str, change: str) -> None:
         """Move one row by hand out of the status that it must have; the rest of its key moves up."""
@@ -469,6 +552,7 @@ class OutboxWriter:
         event_payload: Any,
         *,
         event_id: str | None = None,
+        business_key: str | None = None,
         topic: str | None = None,
         ordering_key: str | None = None,
         priority: int = 0,
@@ -476,17 +560,23 @@ class OutboxWriter:
     ) -> str:
         """Run `business_fn(connection)` and record its message, both or neither; return the event id.
 
-        Without `event_id` it is derived from topic and payload: a repeat after an unclear commit is the
-        same event, and a second equal intent needs an id of its own. A known event runs nothing.
+        One of two names the event: `event_id`, or `business_key`, what the business calls this intent ("order-7 paid"),
+        from which the id is derived together with the topic. A repeat after an unclear commit has the same name, is the
+        same event and runs nothing. The content names nothing: two customers may say the same.
 
         The method is `async` as in the document, yet nothing is awaited while the write lock is held:
         `business_fn` is a plain function, and one that wants to be awaited is refused and rolled back.
 
-        Raises as `Outbox.record`, and what `business_fn` raises. Source: I4-053, I4-054, I4-101.
+        Raises as `Outbox.record`, `business_key_needed` without a name, and what `business_fn` raises.
+        Source: I4-053, I4-054, I4-101.
         """
         where = self._topic if topic is None else text_of(topic, "topic")
-        text, sha256 = _content(where, event_payload, ordering_key, compensates)
-        name = derive_event_id(where, text_digest(text)) if event_id is None else text_of(event_id, "event_id")
+        if event_id is None and business_key is None:
+            raise OutboxError("business_key_needed")
+        if event_id is not None and business_key is not None:
+            refuse("an event has one name: event_id or business_key")
+        name = text_of(event_id, "event_id") if business_key is None else derive_event_id(where, business_key)
+        _, sha256 = _content(where, event_payload, ordering_key, compensates)
         with self._database.write() as db:
             if db.execute("SELECT 1 FROM outbox WHERE event_id = ?", (name,)).fetchone() is not None:
                 self.outbox._known(db, name, sha256)
@@ -514,7 +604,12 @@ def _content(topic: str, payload: Any, ordering_key: str | None, compensates: st
     return text, text_digest(canonical([topic, ordering_key, compensates]) + text)
 
 
-def _change(db: sqlite3.Connection, sql: str, rows: Sequence[tuple[object, ...]]) -> int:
+def _put_off(delivery: Delivery, now: int, wait_s: float, fence: int) -> dict[str, object]:
+    due = now + milliseconds(wait_s)
+    return {"due": due, "error": delivery.error[:MAX_TEXT], "id": delivery.message.id, "fence": fence}
+
+
+def _change(db: sqlite3.Connection, sql: str, rows: Sequence[tuple[object, ...] | dict[str, object]]) -> int:
     return db.executemany(sql, rows).rowcount if rows else 0
 
 

@@ -307,6 +307,21 @@ class Outcome(Generic[T]):
     """Whether the tool's own limit set its time, and not the smaller rest of a budget. Only then is a time-out the
     dependency's fault."""
 
+    def get(self) -> T:
+        """Return the value that came in time, or raise: for layers that see a failure by its error.
+
+        `BudgetExhausted`: not called. `ToolTimedOut`: stopped, abandoned or late. `RunCancelled`: somebody else
+        cancelled it. Else what the tool raised.
+        """
+        if self.kind == "value":
+            return self.value  # type: ignore[return-value]  # `returned`: it is a T
+        if self.kind in ("tool_error", "not_started"):
+            assert self.error is not None
+            raise self.error
+        if self.kind == "cancelled":
+            raise RunCancelled()
+        raise ToolTimedOut(self) from self.error
+
 
 async def run_within(
     budget: Budget | None,
@@ -325,7 +340,8 @@ async def run_within(
     `budget`: None for no limit. `limit_ms`: the tool's own limit; the smaller of the two counts. `minimum_ms`,
     `min_reserve_ms`: see `Budget.check`. `grace_ms`: how long a tool may take to stop; it lies behind the deadline.
     `report`: called once with the outcome, also when this call is cancelled. `report_end`: called with the outcome of
-    an abandoned tool when it ends after all; without it, that is logged.
+    an abandoned tool when it ends after all; without it, that is logged. What decides by errors takes no `Outcome` as
+    a value (`retry`, a breaker, `execute_once`): give it `outcome.get()`.
 
     A cancel of the caller stops the tool, is reported as `cancelled` (with the value, if there was one by then), and is
     raised again. Raises `BudgetError` for bad limits and nothing that the tool raised. Source: claims I4-007, I4-008,
@@ -371,23 +387,15 @@ async def tool_with_budget(
     fn: Callable[..., Awaitable[T]],
     min_reserve_ms: int = MIN_RESERVE_MS,
 ) -> T:
-    """Call `fn(**args)` within `budget` and return its value in time, or raise.
+    """Call `fn(**args)` within `budget` and return its value in time, or raise as `Outcome.get` does.
 
-    `BudgetExhausted`: not called. `ToolTimedOut`: stopped, abandoned or late. `RunCancelled`: somebody else cancelled
-    it. Else what the tool raised. Raises `BudgetError` for arguments that are no keywords.
+    Raises `BudgetError` for arguments that are no keywords.
     Source: claims I4-014 to I4-019.
     """
     if not isinstance(args, Mapping) or not all(type(key) is str for key in args):
         raise BudgetError("the arguments are no mapping of names")
     outcome = await run_within(budget, name, lambda: fn(**args), min_reserve_ms=min_reserve_ms)
-    if outcome.kind == "value":
-        return outcome.value  # type: ignore[return-value]  # `returned`: it is a T
-    if outcome.kind in ("tool_error", "not_started"):
-        assert outcome.error is not None
-        raise outcome.error
-    if outcome.kind == "cancelled":
-        raise RunCancelled()
-    raise ToolTimedOut(outcome) from outcome.error
+    return outcome.get()
 
 
 def _budget(total_ms: int, ratio: float, clock: Clock, main_us: int, hard_us: int) -> Budget:

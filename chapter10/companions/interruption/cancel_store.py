@@ -247,7 +247,7 @@ class CancelStore:
     """
 
     def __init__(self, database: Database, *, clock: Callable[[], float] = time.time) -> None:
-        self._database = database
+        self.database = self._database = database
         self._clock = clock
 
     @classmethod

@@ -36,11 +36,13 @@ import weakref
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Literal, Protocol, TypeVar
 
 from chapter10.canonical import CodedError
+from chapter10.companions.basics.locks import at_once, off_the_loop
 from chapter10.companions.basics.tasks import own, until
-from chapter10.database import StoreError
+from chapter10.database import Database, StoreError
 
 __all__ = [
     "CHECK_EVERY",
@@ -311,8 +313,9 @@ class DistributedCancelToken:
     """A token for a trace, or for a span of it, in every process that has the database and the trace id.
 
     `mq_client`: publishes, best effort. `db_pool`: the durable rows; it is used from this thread only, and each use
-    blocks for one small query or commit. `span_id`: None for the whole trace. `epoch`: the run of the trace, None for
-    the one that counts. `poll_s`: the least time between two looks at the rows. `clock`: monotonic seconds.
+    blocks for one small query or commit; where it has a `database`, another process's lock is waited for off the loop.
+    `span_id`: None for the whole trace. `epoch`: the run of the trace, None for the one that counts. `poll_s`: the
+    least time between two looks at the rows. `clock`: monotonic seconds.
 
     Hold work by `token.run` and keep `watch()` running: then a cancel by another process stops the holders here.
     Source: claims I4-087 to I4-093, I4-099.
@@ -346,6 +349,8 @@ class DistributedCancelToken:
         self.poll_error = None
         self._mq = mq_client
         self._rows = db_pool
+        database = getattr(db_pool, "database", None)
+        self._database = database if isinstance(database, Database) else None
         self._epoch = epoch
         self._poll_s = poll_s
         self._clock = clock
@@ -359,7 +364,8 @@ class DistributedCancelToken:
         row cannot be written; this process is cancelled all the same. Source: claims I4-091 to I4-093, X-56.
         """
         self.token.cancel(reason)
-        receipt = self._rows.cancel(self.trace_id, self.span_id, reason=reason, epoch=self._epoch)
+        write = partial(self._rows.cancel, self.trace_id, self.span_id, reason=reason, epoch=self._epoch)
+        receipt = write() if self._database is None else await off_the_loop(self._database, write, shielded=True)
         if self._mq is not None:
             client, body = self._mq, json.dumps(receipt.message(), ensure_ascii=False, separators=(",", ":"))
             ending = await own(lambda: client.publish(TOPIC, body), limit_s=_PUBLISH_SECONDS, grace_s=_PUBLISH_SECONDS)
@@ -378,7 +384,8 @@ class DistributedCancelToken:
         self._next_look = now + self._poll_s
         self._told = CancelToken()
         try:
-            reason = self._rows.cancel_reason(self.trace_id, self.span_id, epoch=self._epoch)
+            look = partial(self._rows.cancel_reason, self.trace_id, self.span_id, epoch=self._epoch)
+            reason = look() if self._database is None else at_once(self._database, look)
         except StoreError as error:
             self.poll_error = error
             return False
@@ -479,22 +486,30 @@ async def in_thread(fn: Callable[[CancelToken], T], token: CancelToken, *, grace
     """Return `fn(child)` computed in a thread, so that the event loop stays free; the child token is its way to stop.
 
     A cancel of the token or of the caller sets the child; the thread sees it at its next look and no sooner. Either
-    waits for that `grace_s` at most, and a thread that does not look runs on. Raises what `fn` raises, `ToolCancelled`
+    waits for that `grace_s` at most, and a thread that does not look runs on. What still waits for a free thread is
+    never begun, and nobody waits for it. Raises what `fn` raises, `ToolCancelled`
     for a thread that was left behind, and `CancellationError` for a `grace_s` that is not above 0.
     Source: claim I4-034, X-22.
     """
     _check_seconds(grace_s, "grace_s")
     child = token.child()
     child.check()
-    future = asyncio.get_running_loop().run_in_executor(None, fn, child)
+    begun: list[bool] = []
+
+    def work() -> T:
+        begun.append(True)
+        child.check()  # it may have waited for this thread, and nobody waits for it any more
+        return fn(child)
+
+    future = asyncio.get_running_loop().run_in_executor(None, work)
     stop = child._future()
     try:
         waiting: set[asyncio.Future[Any]] = {future, stop}
         await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-        outer = await until(future, grace_s)
+        outer = await until(future, grace_s if begun else 0)
     except asyncio.CancelledError as error:
         child.cancel("caller_cancelled")
-        outer = await until(future, grace_s, error)
+        outer = await until(future, grace_s if begun else 0, error)
     finally:
         child._forget(stop)
     if outer is None and future.done():

@@ -31,6 +31,7 @@ from chapter10.canonical import CodedError
 
 __all__ = [
     "GRACE_SECONDS",
+    "MAX_SECONDS",
     "REAP_SECONDS",
     "How",
     "Process",
@@ -44,7 +45,8 @@ GRACE_SECONDS: Final = 10.0
 """How long a process has after SIGTERM, by default."""
 REAP_SECONDS: Final = 10.0
 """How long the operating system has after SIGKILL until the process counts as one that cannot be ended."""
-_MAX_SECONDS: Final = 3600.0
+MAX_SECONDS: Final = 3600.0
+"""The longest time of one step."""
 
 How = Literal["already_ended", "asked", "terminated", "killed"]
 
@@ -100,7 +102,7 @@ def stop_process(
     loop. Raises `StopError`. Source: claims I4-009, I4-028.
     """
     for seconds in (grace_s, ask_s, reap_s):
-        if type(seconds) not in (int, float) or not 0 <= seconds <= _MAX_SECONDS:
+        if type(seconds) not in (int, float) or not 0 <= seconds <= MAX_SECONDS:
             raise StopError("bad_input")
     ended = process.poll()
     if ended is not None:

@@ -46,7 +46,7 @@ from chapter10.canonical import digest
 from chapter10.companions.operating.sales import PROGRESS_STEPS, SalesError, SalesFile, Summary
 from chapter10.companions.work.heartbeat import JobContext
 from chapter10.companions.work.living_store import MIGRATIONS
-from chapter10.database import Database
+from chapter10.database import Database, StoreError
 from chapter10.jobs import APPLICATION_ID, FINAL_STATES, Operation
 
 __all__ = [
@@ -375,6 +375,8 @@ def remove_leftovers(results: str | os.PathLike[str], store_path: str | os.PathL
     names = sorted(_names(Path(results)))  # before the looks at the store: what comes later is not ours to judge
     if not names:
         return 0
+    if not os.path.isfile(store_path):  # of an empty store, made here or in memory, every table would be a leftover
+        raise StoreError("store_unavailable", "there is no store at this path")
     removed = 0
     with closing(Database(store_path, application_id=APPLICATION_ID, migrations=MIGRATIONS)) as store:
         for name in names:

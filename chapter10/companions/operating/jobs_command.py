@@ -2,7 +2,7 @@
 
     caller      submit, status, watch, events, result, cancel, list     speak for `--owner`
     worker      work                                                    does the jobs of every owner
-    upkeep      sweep, prune, stats                                     concern every owner
+    upkeep      retry, sweep, prune, compact, backup, release, stats    concern every owner; so does list --all
 
 `--owner` stands for a trusted identity: this program believes what it is told, so let only those type it who may. A
 service takes it from its login and never from a request or a model.
@@ -13,8 +13,8 @@ lie beside it. With `--json` every answer is JSON on standard output, an error i
 
 Exit codes: 0 fine; 1 wrong (the job failed or was cancelled, it was not found, no result yet, no place in the queue,
 the patience of `watch` ended before the job); 2 usage, or nothing to start from; 3 the store is broken; 130
-interrupted. A worker that is asked to leave by SIGTERM or Ctrl-C leaves with 0; asked twice, it leaves at once with
-130, and the lease recovers its job.
+interrupted. A worker that is asked to leave by SIGTERM or Ctrl-C leaves with 0; asked twice, it leaves with 130, at
+once or as soon as SQLite has waited its second for a lock, and the lease recovers its job.
 
 Source: the chapter's interfaces of submit, status, events and result (claims C10-135 to C10-141, C10-190 to C10-194,
 C10-244 to C10-254).
@@ -23,6 +23,7 @@ C10-244 to C10-254).
 from __future__ import annotations
 
 import argparse
+import datetime
 import json
 import os
 import signal
@@ -48,10 +49,10 @@ from chapter10.companions.operating.jobs_watch import Bar, event_line, watch
 from chapter10.companions.operating.sales import SalesError
 from chapter10.companions.operating.status import status_text
 from chapter10.companions.work.living_store import LivingStore
-from chapter10.companions.work.worker import Handler, Note, Worker, WorkerError
+from chapter10.companions.work.worker import Backoff, Handler, Note, Worker, WorkerError
 from chapter10.companions.work.worker_log import WorkerLog, log_path
 from chapter10.database import StoreError
-from chapter10.jobs import FINAL_STATES, JobError
+from chapter10.jobs import FINAL_STATES, STATES, JobError
 from chapter10.lab.console.textio import (
     EXIT_FINE,
     EXIT_INTERRUPTED,
@@ -65,7 +66,6 @@ from chapter10.lab.console.textio import (
 __all__ = ["default_database", "main"]
 
 _DAY: Final = 24 * 60 * 60.0
-_MAX_BATCHES: Final = 1000
 _USAGE_CODES: Final = frozenset({"invalid_submission", "bad_input", "bad_worker"})
 """Refusals of what was typed; every other refusal is about the state of things."""
 
@@ -130,11 +130,11 @@ class _Out:
         if self.as_json:
             print_json(value)
         else:
-            sys.stdout.write("".join(f"{line}\n" for line in lines))
+            sys.stdout.write("".join(f"{_one_line(line)}\n" for line in lines))
 
     def line(self, value: Mapping[str, Any], text: str) -> None:
         """One of many answers: a line at once, whatever the form."""
-        said = json.dumps(value, ensure_ascii=True, allow_nan=False) if self.as_json else text
+        said = json.dumps(value, ensure_ascii=True, allow_nan=False) if self.as_json else _one_line(text)
         sys.stdout.write(said + "\n")
         sys.stdout.flush()
 
@@ -142,7 +142,7 @@ class _Out:
         if self.as_json:
             print_json({"error": code, "reason": reason})
         else:
-            sys.stderr.write(f"{code}: {reason}\n" if reason else f"{code}\n")
+            sys.stderr.write(f"{code}: {_one_line(reason)}\n" if reason else f"{code}\n")
 
     def person(self, text: str) -> list[str]:
         """A sentence for a person, if this console has the characters for it."""
@@ -153,18 +153,26 @@ class _Out:
         return [text]
 
 
+def _one_line(text: str) -> str:
+    """Return a text that stays on its line: no name that somebody chose makes lines or moves a cursor of its own."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
 # The caller's verbs ------------------------------------------------------------------------------
 
 
 def _submit(options: argparse.Namespace, out: _Out, clock: _Clock, sleep: _Sleep) -> int:
     args = export_arguments(options.month, options.sales)
     try:
-        key = export_key(args) if options.key is None else options.key
+        content = export_key(args)
     except ValueError as refused:
         raise JobError("invalid_submission", str(refused)) from refused
     path = _database(options)
     path.parent.mkdir(parents=True, exist_ok=True)
     with LivingStore(path, [SALES_EXPORT]) as store:
+        # Content is no intent: whoever names none gets a new job, and is told of those that did the same before.
+        earlier = store.keyed(options.owner, content) if options.key is None else []
+        key = f"{content}-{store.newest_event() + 1}-{os.getpid()}" if options.key is None else options.key
         job_id = store.submit(
             options.owner,
             key,
@@ -177,8 +185,14 @@ def _submit(options: argparse.Namespace, out: _Out, clock: _Clock, sleep: _Sleep
             tool=SALES_EXPORT.tool,
         )
         status = store.get(options.owner, job_id)
-    out.answer({**status, "action_key": key, "snapshot": args["snapshot"]}, f"{_line(status)}, key {key}")
-    return EXIT_FINE
+    dead = status["state"] in ("failed", "cancelled")
+    out.answer(
+        {**status, "action_key": key, "snapshot": args["snapshot"], "earlier": [job["id"] for job in earlier]},
+        f"{_line(status)}, key {key}",
+        *(f"the same content was asked for before: {_line(job)}" for job in earlier),
+        *([f"nothing new was accepted; `retry {job_id}` or another key tries once more"] if dead else []),
+    )
+    return EXIT_WRONG if dead else EXIT_FINE
 
 
 def _status(options: argparse.Namespace, out: _Out, clock: _Clock, sleep: _Sleep) -> int:
@@ -285,9 +299,41 @@ def _is_export(data: object) -> bool:
 
 
 def _list(options: argparse.Namespace, out: _Out, clock: _Clock, sleep: _Sleep) -> int:
+    owner = None if options.all else options.owner
+    since = None if options.since is None else clock() - options.since
+    chosen = {"owner": owner, "state": options.state, "kind": options.kind, "since": since}
     with _open(options) as store:
-        jobs = store.list_jobs(options.owner, before=options.before, limit=options.limit)
-    out.answer(jobs, *map(_line, jobs))
+        jobs = store.survey(**chosen, before=options.before, limit=options.limit)
+    out.answer(jobs, *map(_long_line, jobs))
+    return EXIT_FINE
+
+
+def _long_line(job: Mapping[str, Any]) -> str:
+    times = (f"{name} {_moment(job[name])}" for name in ("submitted", "started", "ended", "deadline"))
+    return ", ".join((_line(job), f"owner {job['owner']}, {job['kind']}, key {job['action_key']}", *times))
+
+
+def _moment(seconds: Any) -> str:
+    """Return a moment as UTC to the second; a clock that is not the system's may give what no calendar holds."""
+    try:
+        moment = datetime.datetime.fromtimestamp(seconds, datetime.UTC)
+    except (OverflowError, OSError, TypeError, ValueError):
+        return "-" if seconds is None else str(seconds)
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _retry(options: argparse.Namespace, out: _Out, clock: _Clock, sleep: _Sleep) -> int:
+    with _open(options) as store:
+        again = store.retry(
+            options.job,
+            now=clock,
+            by=options.by,
+            why=options.why,
+            deadline=clock() + options.deadline,
+            max_attempts=options.max_attempts,
+            capacity=options.capacity,
+        )
+    out.answer({"id": again, "retry_of": options.job}, f"job {again} does once more what job {options.job} was to do")
     return EXIT_FINE
 
 
@@ -317,6 +363,7 @@ def _work(options: argparse.Namespace, out: _Out, clock: _Clock, sleep: _Sleep) 
             lease=options.lease,
             poll=options.poll,
             grace=options.grace,
+            backoff=Backoff(round(options.retry_base * 1000), round(options.retry_cap * 1000)),
             name=options.name or f"worker-{os.getpid()}",
             observe=observe,
             # The handler does not return, so nothing else ends this process; its job is back in line.
@@ -325,8 +372,12 @@ def _work(options: argparse.Namespace, out: _Out, clock: _Clock, sleep: _Sleep) 
         _Signals(worker.stop),
     ):
         observe(Note("ready", 0, 0, f"pid {os.getpid()}"))
+        with _open(options) as store:
+            seen = store.newest_event()
         worker.run(jobs=options.jobs, drain=options.drain)
-    return EXIT_FINE
+    with _open(options) as store:
+        failed = store.failed_after(seen) if options.drain else 0
+    return EXIT_WRONG if failed else EXIT_FINE
 
 
 class _Observer:
@@ -397,7 +448,7 @@ def _prune(options: argparse.Namespace, out: _Out, clock: _Clock, sleep: _Sleep)
     now = clock()
     counts = {"results": 0, "keys": 0, "files": 0}
     with _open(options) as store:
-        for _ in range(_MAX_BATCHES):
+        while True:  # what had ended before `now` gets less with each batch
             removed = store.prune(
                 now=now,
                 results_before=now - options.results_older,
@@ -408,13 +459,34 @@ def _prune(options: argparse.Namespace, out: _Out, clock: _Clock, sleep: _Sleep)
                 counts[name] += count
             if not any(removed.values()):
                 break
-    for _ in range(_MAX_BATCHES):
-        gone = remove_leftovers(_results(options), _database(options), limit=options.limit)
+    while gone := remove_leftovers(_results(options), _database(options), limit=options.limit):
         counts["files"] += gone
-        if gone == 0:
-            break
-    out.answer(counts, *(f"{name} removed: {count}" for name, count in counts.items()))
+    hint = ["the file keeps its size for what comes; `compact` gives the room back"] if counts["keys"] else []
+    out.answer(counts, *(f"{name} removed: {count}" for name, count in counts.items()), *hint)
     return EXIT_FINE
+
+
+def _compact(options: argparse.Namespace, out: _Out, clock: _Clock, sleep: _Sleep) -> int:
+    with _open(options) as store:
+        sizes = store.compact()
+    out.answer(sizes, f"{sizes['before']} bytes before, {sizes['after']} after")
+    return EXIT_FINE
+
+
+def _backup(options: argparse.Namespace, out: _Out, clock: _Clock, sleep: _Sleep) -> int:
+    with _open(options) as store:
+        size = store.backup(options.file)
+    answer = {"file": options.file, "bytes": size}
+    out.answer(answer, f"{options.file}: {size} bytes", f"the tables are not in it; they lie in {_results(options)}")
+    return EXIT_FINE
+
+
+def _release(options: argparse.Namespace, out: _Out, clock: _Clock, sleep: _Sleep) -> int:
+    with _open(options) as store:
+        waited = store.release(options.job, now=clock)
+    text = "is due now" if waited else "was not waiting; nothing was changed"
+    out.answer({"id": options.job, "released": waited}, f"job {options.job} {text}")
+    return EXIT_FINE if waited else EXIT_WRONG
 
 
 def _stats(options: argparse.Namespace, out: _Out, clock: _Clock, sleep: _Sleep) -> int:
@@ -454,7 +526,9 @@ def _refusals(database: Path) -> list[dict[str, Any]]:
 
 
 def _database(options: argparse.Namespace) -> Path:
-    return Path(options.db) if options.db else default_database(os.environ, sys.platform, Path.home())
+    """Return the store's own path: what lies beside it is found by whatever link it was reached."""
+    path = Path(options.db) if options.db else default_database(os.environ, sys.platform, Path.home())
+    return Path(os.path.realpath(path))
 
 
 def _results(options: argparse.Namespace) -> Path:
@@ -480,7 +554,7 @@ def _parser() -> argparse.ArgumentParser:
     def add(name: str, verb: Callable[..., int], text: str, *, owner: bool = False, job: bool = False) -> Any:
         sub = verbs.add_parser(name, help=text, description=text, allow_abbrev=False)
         sub.set_defaults(verb=verb, results=None)
-        sub.add_argument("--db", type=_named, help="the store's file (default: in your data folder)")
+        sub.add_argument("--db", type=_store_file, help="the store's file (default: in your data folder)")
         sub.add_argument("--json", action="store_true", help="answer in JSON")
         if owner:
             sub.add_argument("--owner", default="local", help="a trusted identity; it is believed (default: local)")
@@ -488,13 +562,18 @@ def _parser() -> argparse.ArgumentParser:
             sub.add_argument("job", type=int, help="the job's number")
         return sub
 
+    def admission(sub: Any) -> None:
+        sub.add_argument("--deadline", type=_positive, default=_DAY, help="seconds from now (default a day)")
+        sub.add_argument("--max-attempts", type=int, default=30, help="the first included (default 30: see work)")
+        sub.add_argument("--capacity", type=int, default=1000, help="the most live jobs of all owners (default 1000)")
+
     submit = add("submit", _submit, "accept an export of one month of a sales file", owner=True)
     submit.add_argument("--month", required=True, help="YYYY-MM")
     submit.add_argument("--sales", required=True, help="a CSV with order_id,month,amount_cents and perhaps day,product")
-    submit.add_argument("--key", type=_named, help="names the intent (default: this month of this very file)")
-    submit.add_argument("--deadline", type=_positive, default=3600.0, help="seconds from now (default 3600)")
-    submit.add_argument("--max-attempts", type=int, default=3, help="all attempts, the first included (default 3)")
-    submit.add_argument("--capacity", type=int, default=1000, help="the most live jobs of all owners (default 1000)")
+    submit.add_argument(
+        "--key", type=_named, help="names the intent; repeat it after a lost answer (default: a new one)"
+    )
+    admission(submit)
     submit.add_argument("--owner-capacity", type=int, help="the most live jobs of this owner (default: no own limit)")
 
     work = add("work", _work, "do jobs until SIGTERM or Ctrl-C")
@@ -502,8 +581,12 @@ def _parser() -> argparse.ArgumentParser:
     work.add_argument("--grace", type=_positive, default=10.0, help="seconds to leave in when asked (default 10)")
     work.add_argument("--poll", type=_positive, default=0.05, help="seconds between two looks when idle (default 0.05)")
     work.add_argument("--attempt-limit", type=_positive, help="the most seconds of one attempt (default: no own limit)")
+    work.add_argument("--retry-base", type=_positive, default=1.0, help="seconds before the second attempt (default 1)")
+    work.add_argument(
+        "--retry-cap", type=_positive, default=60.0, help="the longest such pause; it doubles (default 60)"
+    )
     work.add_argument("--jobs", type=_count, help="leave after so many attempts")
-    work.add_argument("--drain", action="store_true", help="leave when no job is live any more")
+    work.add_argument("--drain", action="store_true", help="leave when no job is live any more; 1 if any has failed")
     work.add_argument("--results", type=_named, help="the folder of the tables (default: beside the store)")
     work.add_argument("--inputs", type=_named, help="the folder that sales files must lie in (default: anywhere)")
     work.add_argument("--name", type=_named, help="how the log calls this worker (default: worker- and the process id)")
@@ -522,9 +605,17 @@ def _parser() -> argparse.ArgumentParser:
     result.add_argument("--table", choices=("day", "product", "month"), help="print this table, after checking it")
     result.add_argument("--results", type=_named, help="the folder of the tables (default: beside the store)")
     listing = add("list", _list, "an owner's jobs, newest first", owner=True)
+    listing.add_argument("--all", action="store_true", help="of every owner, for an operator")
+    listing.add_argument("--state", choices=STATES, help="only jobs in this state")
+    listing.add_argument("--kind", type=_named, help="only jobs of this operation, such as sales.export")
+    listing.add_argument("--since", type=_age, help="only jobs submitted in the last so many seconds")
     listing.add_argument("--before", type=int, help="only jobs with a smaller number")
     listing.add_argument("--limit", type=int, default=50, help="the most jobs (default 50)")
 
+    retry = add("retry", _retry, "do once more what a dead job was to do, as a new job", job=True)
+    retry.add_argument("--by", type=_named, default="operator", help="who asks, for the log (default: operator)")
+    retry.add_argument("--why", type=_named, required=True, help="why, for the log")
+    admission(retry)
     sweep = add("sweep", _sweep, "end the jobs that nobody can run any more")
     sweep.add_argument("--limit", type=int, default=100, help="the most jobs (default 100)")
     prune = add("prune", _prune, "remove old results, keys and tables")
@@ -532,6 +623,10 @@ def _parser() -> argparse.ArgumentParser:
     prune.add_argument("--keys-older", type=_age, default=30 * _DAY, help="seconds since the end (default 30 days)")
     prune.add_argument("--limit", type=int, default=100, help="the most rows of one transaction (default 100)")
     prune.add_argument("--results", type=_named, help="the folder of the tables (default: beside the store)")
+    add("compact", _compact, "give the room of what was pruned back to the disk")
+    backup = add("backup", _backup, "copy the store to a new file while others work")
+    backup.add_argument("file", type=_named, help="the copy, which must not be there yet; a store like the first")
+    add("release", _release, "let a job that waits be due now, after a clock was set back", job=True)
     add("stats", _stats, "live work, waits, expired leases and refused deliveries, per owner")
     return parser
 
@@ -541,6 +636,13 @@ def _named(text: str) -> str:
     if not text:
         raise argparse.ArgumentTypeError("an empty text")
     return text
+
+
+def _store_file(text: str) -> str:
+    """Refuse what would be gone with this process."""
+    if text == ":memory:":
+        raise argparse.ArgumentTypeError("a store in memory ends with the command; name a file")
+    return _named(text)
 
 
 def _count(text: str) -> int:

@@ -10,11 +10,11 @@
 
 K1  It opens by the *rate* of failures over a rolling window, and only past a minimum of calls: a busy dependency
     has many failures, and a quiet one has a high rate after a single one.
-K2  Every call takes a `Permit` first and gives back one verdict: success, failure or neutral. Neutral moves nothing.
+K2  Every call takes a `Permit` first and gives back one judgement: success, failure or neutral. Neutral moves nothing.
     Callers that give up, and calls that never had their whole time, are neutral: they say nothing of the dependency.
 K3  Half-open lets exactly one call through. Its permit is taken before anything is awaited, under a lock, and ends by
     itself after `probe_s`, so that a probe that never returns does not hold the circuit for ever.
-K4  Every change of state starts a new *generation*. A verdict of an older one is dropped: a call begun before the
+K4  Every change of state starts a new *generation*. A judgement of an older one is dropped: a call begun before the
     circuit opened neither closes it nor keeps it open for longer.
 K5  Time is a monotonic clock that is passed in. Memory is `BUCKETS` pairs of counters, whatever the traffic, and a
     call costs the same, whatever the history.
@@ -38,7 +38,8 @@ from types import TracebackType
 from typing import Final, Literal, TypeVar
 
 from chapter10.canonical import CodedError
-from chapter10.companions.basics.tasks import leaves
+from chapter10.companions.basics.blame import blame
+from chapter10.companions.interruption.budget import Outcome
 
 __all__ = [
     "BUCKETS",
@@ -51,10 +52,10 @@ __all__ = [
     "CircuitBreaker",
     "CircuitOpenError",
     "Clock",
+    "Judgement",
     "Permit",
     "State",
     "Statistics",
-    "Verdict",
     "judge",
 ]
 
@@ -63,7 +64,7 @@ T = TypeVar("T")
 Clock = Callable[[], float]
 """Seconds on a monotonic clock; only differences mean something."""
 State = Literal["closed", "open", "half-open"]
-Verdict = Literal["success", "failure", "neutral"]
+Judgement = Literal["success", "failure", "neutral"]
 
 WINDOW_SECONDS: Final = 60.0
 BUCKETS: Final = 60
@@ -75,9 +76,6 @@ RESET_SECONDS: Final = 30.0
 """It is open for so long, and half-open as soon as *more* has passed."""
 PROBE_SECONDS: Final = 60.0
 """How long a probe may take before another one is let through: longer than a connect and a read together."""
-
-_CALLER_MISTAKES: Final = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, AssertionError)
-"""No failures of the dependency. A retry judges in the same way; a test holds the two together (X-52)."""
 
 
 class BreakerError(CodedError, ValueError):
@@ -118,13 +116,13 @@ class Statistics:
     opened: int
     neutral: int
     dropped: int
-    """Verdicts of an older generation, and of probes that took too long."""
+    """Judgements of an older generation, and of probes that took too long."""
 
 
 class Permit:
-    """The right to make one call; it takes exactly one verdict, and further ones do nothing.
+    """The right to make one call; it takes exactly one judgement, and further ones do nothing.
 
-    As a context manager it gives the verdict of `judge` on what comes out of the block.
+    As a context manager it gives the judgement of `judge` on what comes out of the block.
     """
 
     __slots__ = ("_breaker", "_generation", "_used")
@@ -154,11 +152,11 @@ class Permit:
         """Nothing was learnt about the dependency; a probe may be made again at once."""
         self._breaker._settle(self, "neutral")
 
-    def give(self, verdict: Verdict) -> None:
-        """Give a verdict; the first one counts. Raises `BreakerError` for anything but the three words."""
-        if type(verdict) is not str or verdict not in ("success", "failure", "neutral"):
-            raise BreakerError("not a verdict")
-        self._breaker._settle(self, verdict)
+    def give(self, judgement: Judgement) -> None:
+        """Give a judgement; the first one counts. Raises `BreakerError` for anything but the three words."""
+        if type(judgement) is not str or judgement not in ("success", "failure", "neutral"):
+            raise BreakerError("not a judgement")
+        self._breaker._settle(self, judgement)
 
 
 class CircuitBreaker:
@@ -241,7 +239,7 @@ class CircuitBreaker:
     def acquire(self) -> Permit:
         """Return a permit for one call, or raise `CircuitOpenError`. Never waits.
 
-        Take it before the first await of the call, and give it a verdict in every case.
+        Take it before the first await of the call, and give it a judgement in every case.
         """
         with self._lock:
             now = self._advance()
@@ -259,11 +257,11 @@ class CircuitBreaker:
     async def call(
         self,
         fn: Callable[[], Awaitable[T]],
-        judge: Callable[[BaseException | None], Verdict] | None = None,
+        judge: Callable[[BaseException | None], Judgement] | None = None,
     ) -> T:
         """Return `await fn()` under a permit. Raises `CircuitOpenError` without a call, and what `fn` raises.
 
-        `judge`: the verdict on an error, or on None for a value; by default the function of that name. What it
+        `judge`: the judgement on an error, or on None for a value; by default the function of that name. What it
         raises comes out, and the permit goes back as neutral.
         """
         permit = self.acquire()
@@ -273,10 +271,12 @@ class CircuitBreaker:
             except BaseException as error:
                 permit.give((judge or _judge)(error))
                 raise
+            if type(value) is Outcome:  # with every failure inside it a success
+                raise BreakerError("an outcome is no value; give what `get()` says")
             permit.give((judge or _judge)(None))
             return value
         finally:
-            permit.neutral()  # does nothing after a verdict; a judge that raises gave none
+            permit.neutral()  # does nothing after a judgement; a judge that raises gave none
 
     def statistics(self) -> Statistics:
         """Return a record of what it is and has seen."""
@@ -295,7 +295,7 @@ class CircuitBreaker:
                 self._dropped,
             )
 
-    def _settle(self, permit: Permit, verdict: Verdict) -> None:
+    def _settle(self, permit: Permit, judgement: Judgement) -> None:
         with self._lock:
             if permit._used:
                 return
@@ -303,13 +303,13 @@ class CircuitBreaker:
             now = self._advance()
             if permit._generation != self._generation:
                 self._dropped += 1
-            elif verdict == "neutral":
+            elif judgement == "neutral":
                 self._neutral += 1
                 self._probe_until = None
             elif self._state == "half-open":
-                self._enter("closed" if verdict == "success" else "open", now)
+                self._enter("closed" if judgement == "success" else "open", now)
             else:
-                self._count(verdict == "failure")
+                self._count(judgement == "failure")
                 if self._calls >= self._min_calls and self._failures >= self._rate * self._calls:
                     self._enter("open", now)
 
@@ -367,23 +367,17 @@ class CircuitBreaker:
             self._failure_ring = [0] * BUCKETS
 
 
-def judge(error: BaseException | None) -> Verdict:
-    """Return the usual verdict on how a call ended; `None` stands for a value.
+def judge(error: BaseException | None) -> Judgement:
+    """Return the usual judgement on how a call ended; `None` stands for a value.
 
-    Neutral: a cancel or another stop; a mistake of the caller (`TypeError`, `ValueError`, …); a time-out that says
-    `whole_limit = False`, because the caller's small remainder and not the dependency's own limit ended it. Every other
-    error is a failure of the dependency. A group that holds a stop is neutral, any other is what its worst leaf is.
-    Source: X-52.
+    A failure is what `companions.basics.blame` puts on the other side. All else is neutral: a cancel or another stop,
+    our own giving up (a cancelled tool, a budget that was spent, another circuit that is open), a mistake of the
+    caller, a refusal of this one request, our own records. A group that holds a stop is neutral, any other is a failure
+    as soon as one leaf is. Source: X-52.
     """
     if error is None:
         return "success"
-    if not isinstance(error, Exception):
-        return "neutral"
-    return "failure" if any(map(_is_failure, leaves(error))) else "neutral"
-
-
-def _is_failure(error: Exception) -> bool:
-    return getattr(error, "whole_limit", True) is not False and not isinstance(error, _CALLER_MISTAKES)
+    return "failure" if isinstance(error, Exception) and blame(error).whose == "there" else "neutral"
 
 
 _judge: Final = judge

@@ -18,11 +18,13 @@ it will fail again. So the limits for connecting and for reading are two, and th
 
 R1  `max_attempts` counts every attempt, the first included (X-11).
 R2  No wait exceeds `max_backoff_ms`: the nominal wait is capped at two thirds of it, and 50 to 150 % of that is drawn.
+    A longer wait that the other side asks for (`asked_wait`) is kept, up to the same cap.
 R3  The last *real* error comes out, not the reason that stopped: that is its `retry_stop`, a note, and for an open
     circuit its `__context__`. An error that takes neither of the two comes out without them.
 R4  A cancel, a keyboard interrupt and an exit are never caught, never counted as a failure, never repeated.
 R5  Nested layers of retry share one count: whatever is called from inside draws on the outer layer's attempts, so
-    three layers of three tries are three calls and not twenty-seven.
+    three layers of three tries are three calls and not twenty-seven. Tasks side by side have that count each, and one
+    that lives on in the background keeps what was left when it began, once; `new_chain` cuts it off.
 R6  Every attempt of a write carries the same key, and so does the status query.
 
 What it does not do: it makes no write safe that has no key on the other side. See `companions.effects.idempotency`.
@@ -40,11 +42,15 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Final, Generic, Literal, NoReturn, Protocol, TypeVar
+from email.message import Message
+from typing import Any, Final, Generic, Literal, NoReturn, Protocol, TypeVar
+from weakref import WeakKeyDictionary
 
 from chapter10.canonical import CodedError
 from chapter10.companions.basics.arguments import Arguments
+from chapter10.companions.basics.blame import blame
 from chapter10.companions.basics.tasks import leaves, own
+from chapter10.companions.interruption.budget import Outcome
 
 __all__ = [
     "CONNECT_RANGE_MS",
@@ -70,6 +76,7 @@ __all__ = [
     "TimeLeft",
     "TokenBucket",
     "answer_within",
+    "asked_wait",
     "backoff_ms",
     "classify",
     "connect_then_read",
@@ -107,8 +114,6 @@ _MAX_DOUBLINGS: Final = 40
 """Past this no wait grows any more; it keeps 2 ** n from growing without bound."""
 _GRACE_S: Final = 1.0
 """Seconds that an attempt has to stop after its time-out."""
-_CALLER_MISTAKES: Final = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, AssertionError)
-"""No failures of the dependency. The breaker judges in the same way; a test holds the two together (X-52)."""
 
 
 class RetryError(CodedError, ValueError):
@@ -303,7 +308,53 @@ class TokenBucket:
             self._tokens = min(self._tokens + tokens, float(self._capacity))
 
 
-_chain: Final[ContextVar[TokenBucket | None]] = ContextVar("retries that the outermost layer of this chain has left")
+class _Chain:
+    """The retries of an outermost layer and of all beneath it: so many on each path of calls.
+
+    Tasks side by side are paths of their own, each with what was left where they branch off, so that they do not take
+    each other's; whoever started them has used as many as the most eager of them.
+    """
+
+    def __init__(self, most: int, above: _Chain | None = None) -> None:
+        self._most = most
+        self._above = above
+        self._used = 0  # on this path alone
+        self._deepest = 0  # on the longest path through it
+        self._task = asyncio.current_task()
+        self._paths: WeakKeyDictionary[asyncio.Task[Any], _Chain] = WeakKeyDictionary()
+
+    def here(self) -> _Chain:
+        """Return the chain of the running task: this one, or the path that branches off it."""
+        task = asyncio.current_task()
+        if task is None or task is self._task:
+            return self
+        if task not in self._paths:
+            self._paths[task] = _Chain(self._most - self._used, self)
+        return self._paths[task]
+
+    def take(self) -> bool:
+        """Take a token for one retry; False if there is none on this path."""
+        if self._deepest >= self._most:
+            return False
+        self._used = self._deepest + 1
+        self._tell(self._used)
+        return True
+
+    def put_back(self) -> None:
+        """Return a token that was taken for a retry which was then not made."""
+        self._used -= 1
+        self._deepest -= 1
+
+    def succeeded(self) -> None:
+        """Earn nothing: the chain is one piece of business, however many of its calls succeed."""
+
+    def _tell(self, used: int) -> None:
+        self._deepest = max(self._deepest, used)
+        if self._above is not None:
+            self._above._tell(self._above._used + used)
+
+
+_chain: Final[ContextVar[_Chain | None]] = ContextVar("retries that the outermost layer of this chain has left")
 
 
 async def retry(
@@ -332,7 +383,7 @@ async def retry(
     of a dependency. `breaker`: asked for a permit for each attempt. `key`, `status`: the intent's key, and a query
     under that key; both are needed to repeat a reversible write whose outcome is unknown. `classify`: what a failed
     attempt means, see the function. `is_failure`: whether an error is the dependency's fault and counts for the
-    breaker; by default every error but a mistake of the caller and a time-out with `whole_limit = False`. `new_chain`:
+    breaker; by default what `companions.basics.blame` puts on the other side. `new_chain`:
     this layer owns another range of errors than the layers around it, or is a task that outlives them, and counts its
     own attempts. `random`: draws from 0 up to, not including, 1.
 
@@ -351,7 +402,7 @@ async def retry(
     for value, label in ((minimum_ms, "minimum_ms"), (min_reserve_ms, "min_reserve_ms")):
         _whole(value, label, 0, 2**31)
     outer = None if new_chain else _chain.get(None)
-    chain = TokenBucket(policy.max_attempts - 1, 0) if outer is None else outer
+    chain = _Chain(policy.max_attempts - 1) if outer is None else outer.here()
     token = _chain.set(chain)
     try:
         return await _Retry(
@@ -386,7 +437,7 @@ class _Retry(Generic[T]):
     budget: TimeLeft | None
     minimum_ms: int
     min_reserve_ms: int
-    buckets: tuple[TokenBucket, ...]
+    buckets: tuple[TokenBucket | _Chain, ...]
     breaker: Breaker | None
     key: str | None
     status: Callable[[str], Awaitable[Status[T]]] | None
@@ -395,7 +446,7 @@ class _Retry(Generic[T]):
     sleep: Sleep
     random: Callable[[], float]
     number: int = field(default=0, init=False)
-    taken: list[TokenBucket] = field(default_factory=list, init=False)
+    taken: list[TokenBucket | _Chain] = field(default_factory=list, init=False)
     """Where a token was taken for a retry that is not made yet."""
 
     async def run(self) -> T:
@@ -425,7 +476,9 @@ class _Retry(Generic[T]):
                 raise
             else:
                 if permit is not None:
-                    permit.success()
+                    (permit.neutral if type(value) is Outcome else permit.success)()
+                if type(value) is Outcome:  # with every failure inside it a success
+                    raise RetryError("an outcome is no value; give what `get()` says")
                 for bucket in self.buckets:
                     bucket.succeeded()
                 return value
@@ -448,7 +501,7 @@ class _Retry(Generic[T]):
             self.stop(last, reason)
 
     def book(self, permit: Permit | None, error: Exception) -> Fault:
-        """Say what a failed attempt means, and give its permit a verdict in every case."""
+        """Say what a failed attempt means, and give its permit a judgement in every case."""
         failure = False
         try:
             fault = self.classify(error)
@@ -491,6 +544,7 @@ class _Retry(Generic[T]):
             max_ms=self.policy.max_backoff_ms,
             random=self.random,
         )
+        delay = max(delay, math.ceil(min(asked_wait(last) * 1000, self.policy.max_backoff_ms)))
         if self.budget is not None:
             # Never sleep into certain failure: the wait and one more attempt must both fit.
             if delay + max(self.minimum_ms, self.min_reserve_ms, 1) > self.budget.remaining:
@@ -582,27 +636,37 @@ def may_retry(effect: Effect, fault: Fault, *, has_key: bool = False, not_done: 
 
 
 def classify(error: Exception) -> Fault:
-    """Return what an error says about the attempt, by its type alone.
+    """Return what an error says about the attempt, as `companions.basics.blame` knows it.
 
-    `not_sent`: `ConnectFailed`, `ConnectTimedOut`, `ConnectionRefusedError`. `unknown`: other time-outs and lost
-    connections. `permanent`: everything else. A group is what its worst leaf is, in the order permanent, unknown,
-    not sent. A caller who knows the dependency's codes passes a function of its own.
+    `permanent`: it would go no better again. `not_sent`: nothing was done, for sure. `unknown`: time-outs, lost
+    connections. A group is the worst of its leaves, in this order: permanent, unknown, not sent. A caller who knows the
+    dependency's codes passes a function of its own.
     """
-    return min((_fault_of(leaf) for leaf in leaves(error)), key=_WORST_FIRST.index)
-
-
-_WORST_FIRST: Final[tuple[Fault, ...]] = ("permanent", "unknown", "not_sent")
-
-
-def _fault_of(error: Exception) -> Fault:
-    if isinstance(error, ConnectFailed | ConnectionRefusedError):
-        return "not_sent"
-    if isinstance(error, TimeoutError | ConnectionError):
-        return "unknown"
-    return "permanent"
+    found = blame(error)
+    if not found.again:
+        return "permanent"
+    return "not_sent" if found.applied == "no" else "unknown"
 
 
 _classify: Final = classify
+
+
+def asked_wait(error: Exception) -> float:
+    """Return the seconds that an error asks to be left alone, the most of its leaves; 0.0 if it asks for none.
+
+    Its `retry_after`, or the `Retry-After` of an HTTP answer that is a number of seconds: a date is not read, since it
+    would be compared with a clock that may be another one.
+    """
+    return max(map(_asked_wait, leaves(error)))
+
+
+def _asked_wait(error: Exception) -> float:
+    wait: Any = getattr(error, "retry_after", None)
+    headers = getattr(error, "headers", None)
+    if isinstance(headers, Message):
+        header = str(headers.get("Retry-After", ""))
+        wait = int(header) if header.isascii() and header.isdecimal() and len(header) < 10 else None
+    return float(wait) if type(wait) in (int, float) and 0 <= wait < math.inf else 0.0
 
 
 def backoff_ms(
@@ -626,10 +690,7 @@ def backoff_ms(
 
 
 def _is_failure(error: Exception) -> bool:
-    return any(
-        getattr(leaf, "whole_limit", True) is not False and not isinstance(leaf, _CALLER_MISTAKES)
-        for leaf in leaves(error)
-    )
+    return blame(error).whose == "there"
 
 
 def _is_key(key: object) -> bool:

@@ -170,20 +170,24 @@ async def run(
     seconds: float,
     grace_seconds: float,
     on_end: Callable[[], None],
+    on_start: Callable[[], None] | None = None,
     stop: Stop | None = None,
 ) -> Ending:
     """Call `handler(**arguments)` for at most `seconds`, which are more than zero, and return its `Ending`.
 
-    `on_end` is called once, when the handler has really ended, from whatever thread that happens in. `stop`
-    is what a handler in a thread looks at; with it, and for a coroutine, an end is waited for during the grace.
-    Raises `CancelledError` when the caller is cancelled, after the same grace; what the handler raises, a
+    `on_start` is called in the loop when the handler is, and not at all if a cancel comes before that. `on_end`
+    is called once, when the handler has really ended, from whatever thread that happens in. `stop`  is what a
+    handler in a thread looks at; with it, and for a coroutine, an end is waited for during the grace.  Raises
+    `CancelledError` when the caller is cancelled, after the same grace; what the handler raises, a
     `CancelledError` of its own included, is in the ending.
     """
     if not asynchronous:
+        if on_start is not None:
+            on_start()
         return await _run_thread(handler, arguments, seconds, grace_seconds, on_end, stop)
     loop = asyncio.get_running_loop()
     end = loop.time() + seconds
-    execution = _Execution(handler, arguments, on_end)
+    execution = _Execution(handler, arguments, on_end, on_start)
     task = execution.start(loop)
     try:
         if not _STARTS_AT_ONCE:
@@ -208,11 +212,18 @@ async def run(
 class _Execution:
     """A coroutine handler on its way. It notes its own end and wakes who waits, in one turn of the loop."""
 
-    __slots__ = ("_arguments", "_given_up", "_handler", "_on_end", "ended", "ending", "woken")
+    __slots__ = ("_arguments", "_given_up", "_handler", "_on_end", "_on_start", "ended", "ending", "woken")
 
-    def __init__(self, handler: Callable[..., Any], arguments: dict[str, Any], on_end: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        handler: Callable[..., Any],
+        arguments: dict[str, Any],
+        on_end: Callable[[], None],
+        on_start: Callable[[], None] | None = None,
+    ) -> None:
         self._handler = handler
         self._arguments = arguments
+        self._on_start = on_start
         self._on_end = on_end
         self._given_up = False
         self.ending = Ending()
@@ -226,6 +237,8 @@ class _Execution:
 
     async def _call(self) -> None:
         try:
+            if self._on_start is not None:
+                self._on_start()
             self.ending.value = await self._handler(**self._arguments)
         except BaseException as error:
             self.ending.error = error

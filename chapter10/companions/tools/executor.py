@@ -12,7 +12,8 @@ What a user of this module may rely on
     E3   Results leave in the order of adding, whatever the order of finishing. Progress leaves at once,
          first in first out for each call, and always before the result of its own call.
     E4   Each call gets exactly one answer, whatever happens: its own result, an error, or a synthetic
-         text that says why it was cancelled and whether it had started.
+         text that says why it was cancelled and whether it had started. What was done stays done: an answer
+         that `shape_result` refuses is no failure of a call that does more than read.
     E5   A cancel goes from the query to the siblings to one call, never up. Each scope keeps the first
          reason that reached it, so two reasons in one tick are both known afterwards.
     E6   Only a failing call with `cancels_siblings` (a shell command) ends the others. A refusal, a
@@ -72,6 +73,7 @@ from chapter10.companions.tools.tool_calls import (
     invalid_arguments,
     parse_arguments,
 )
+from chapter10.companions.tools.tool_spec import ANSWER_LOST
 
 __all__ = [
     "GRACE_SECONDS",
@@ -79,6 +81,7 @@ __all__ = [
     "MAX_CALLS",
     "MAX_PARALLEL",
     "MAX_PENDING_PROGRESS",
+    "MAX_UNSHAPED_CHARS",
     "NEXT_STATE",
     "CallLater",
     "ExecutorStatistics",
@@ -97,8 +100,14 @@ KEEP_PROGRESS: Final = 100
 """Progress events of one call that wait for the consumer; older ones are dropped and counted."""
 MAX_PENDING_PROGRESS: Final = 10_000
 """Progress events of all calls that wait for the consumer."""
+MAX_UNSHAPED_CHARS: Final = 2_000
+"""Characters of the text of a failure that could not be shaped."""
 GRACE_SECONDS: Final = 5.0
 """How long a cancelled tool may take to stop before it is abandoned."""
+
+
+_ANY: Final = (Exception, asyncio.CancelledError)
+"""What a function of others may raise that is called and not awaited: no cancel of ours can come out of it."""
 
 
 class ToolState(enum.Enum):
@@ -179,7 +188,7 @@ class _Entry:
         self.state = ToolState.QUEUED
         self.scope: CancelScope | None = None  # from the start of the task to its end
         self.task: asyncio.Task[Any] | None = None
-        self.started = False  # `run` was entered
+        self.started = False  # the tool was called, as far as `run` says
         self.sent: str | None = None  # the reason that was sent into the running task, once
         self.timer: Timer | None = None  # runs while a cancelled task may still stop by itself
         self.pending: deque[tuple[int, Any]] | None = None
@@ -199,6 +208,14 @@ class _Sink:
 
     def __call__(self, data: Any) -> None:
         self._emit(self._entry, data)
+
+    @property
+    def called(self) -> bool:
+        return self._entry.started
+
+    @called.setter
+    def called(self, value: bool) -> None:
+        self._entry.started = value
 
     @property
     def reason(self) -> str | None:
@@ -434,7 +451,7 @@ class StreamingToolExecutor:
         """Parse the arguments and decide about safety, once (E2)."""
         try:
             arguments = self._parse(call)
-        except Exception as error:
+        except _ANY as error:
             cut_off = call.cut_off or getattr(error, "reason", "") == "cut off"
             return _Entry(call, safe=False, refusal=invalid_arguments(cut_off))
         if call.cut_off:  # it parses, but nobody knows what was to follow
@@ -444,7 +461,7 @@ class StreamingToolExecutor:
             safe = not inspect.isawaitable(answer) and bool(answer)
             if inspect.iscoroutine(answer):
                 answer.close()
-        except Exception:
+        except _ANY:
             safe = False
         parsed = ToolCall(
             call.call_id, call.name, arguments, False, call.cancels_siblings, call.read_only, call.description
@@ -570,8 +587,8 @@ class StreamingToolExecutor:
         if self._shape_result is not None:
             try:
                 content = self._shape_result(call, content, code is not None)
-            except Exception as error:
-                code, content, cause = "tool_failure", FAILURE_TEXTS["tool_failure"], error
+            except _ANY as error:
+                content, code, cause = *_unshaped(call, failure), error
         entry.result = ToolResult(call.call_id, call.name, content, code is not None, code, entry.started, cause)
         self._advance(entry, ToolState.COMPLETED)
         self._wake.set()
@@ -632,7 +649,7 @@ class StreamingToolExecutor:
         assert NEXT_STATE[entry.state] is state
         entry.state = state
         if self._observe is not None:
-            with suppress(Exception):
+            with suppress(*_ANY):
                 self._observe(entry.call.call_id, state)
 
     def _entry(self, call_id: str) -> _Entry:
@@ -640,6 +657,14 @@ class StreamingToolExecutor:
         if entry is None:
             raise ExecutorError("unknown_call")
         return entry
+
+
+def _unshaped(call: ToolCall, failure: CallFailure | None) -> tuple[str, str | None]:
+    """Return content and code of a call whose answer could not be shaped: what is known of its effect stays."""
+    if failure is not None:
+        text = failure.content if isinstance(failure.content, str) else FAILURE_TEXTS["tool_failure"]
+        return text[:MAX_UNSHAPED_CHARS], failure.code
+    return (FAILURE_TEXTS["tool_failure"], "tool_failure") if call.read_only else (ANSWER_LOST, None)
 
 
 def _whole(value: int, most: int) -> int:

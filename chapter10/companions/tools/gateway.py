@@ -21,14 +21,18 @@ What a user of this module may rely on
         valid: each call has one result, in the order of the calls, in the very next message.
     W3  The transcript only grows. What a request has sent is the beginning of the next one, byte for byte.
     W4  After an interruption nothing starts, and there is no further request until the user asks again.
-    W5  What a model reads of a failure is its code, a fixed text and the places of wrong arguments: no value,
-        and nothing of an exception.
+    W5  What a model reads of a failure is its code, a fixed text that says what to do next (or the text that the
+        handler chose, `ToolRefused`) and the places of wrong arguments: no value, and nothing of an exception.
     W6  Progress from a handler in a thread arrives before the result of its call, in its order, and never
         makes the handler wait. While the loop is busy the newest `KEEP_PROGRESS` reports of a call are kept.
+    W7  One bad block ends nothing. A call whose id was used before gets a new one, a call that names no tool gets
+        its answer, and the others run; a block of another kind is kept as it came; what cannot be sent is left out.
 
-The model sees two tools always, `tools.search` and `results.read`; all others it finds. The definitions that
-a search loads stand in its result and not in the list of tools, because that list is the head of every
-request: a tool added to it would change all the bytes that follow. They are never cut and never replaced.
+The model sees two tools always, one that searches and one that reads results; all others it finds. Names are as
+providers take them: `orders.get` is called `orders_get`, and a name that was mapped leads back to its tool. The
+definitions that a search loads stand in its result and not in the list of tools, because that list is the head of
+every request: a tool added to it would change all the bytes that follow. They are never cut and never replaced; of
+what does not fit into one search the best comes first, and the rest is named with what to do.
 
 An answer that breaks off on its way (its stream raises) keeps the calls that had come, each with its answer,
 since some may have had their effect; without any call nothing of it is kept. Its error is raised at the end
@@ -46,21 +50,25 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import json
+import logging
 import threading
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Collection, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Final
+from typing import Any, Final, Literal
 
-from chapter10.canonical import CodedError, canonical
+from chapter10.canonical import CanonicalError, CodedError, canonical
 from chapter10.catalog import BUDGET_BYTES, CatalogError, Grants
 from chapter10.companions.tools.executor import KEEP_PROGRESS, StreamingToolExecutor, ToolState, Update
-from chapter10.companions.tools.registry import ApprovalRequest, ToolRegistry, ToolSpec
+from chapter10.companions.tools.registry import ApprovalRequest, ToolRefused, ToolRegistry, ToolSpec
 from chapter10.companions.tools.result_budget import BudgetReport, Message, ResultBudget
-from chapter10.companions.tools.result_text import whole_characters
+from chapter10.companions.tools.result_store import BudgetError, is_name
+from chapter10.companions.tools.result_text import canonical_text
 from chapter10.companions.tools.tool_calls import (
+    MAX_TEXT,
     USER_INTERRUPT,
     CallFailure,
     CancelScope,
@@ -71,10 +79,13 @@ from chapter10.companions.tools.tool_calls import (
     parse_arguments,
 )
 from chapter10.companions.tools.tool_spec import MAX_OUTPUT_CHARS, RETRYABLE, TEXTS
+from chapter10.companions.tools.transcript import Shape, fits, provider_name, tools_for
 from chapter10.limits import is_unicode
 
 __all__ = [
     "MAX_MESSAGES",
+    "NEXT_STEPS",
+    "NO_NAME",
     "READ_TOOL",
     "SEARCH_TOOL",
     "Gateway",
@@ -85,15 +96,26 @@ __all__ = [
     "answer_of",
 ]
 
-SEARCH_TOOL: Final = "tools.search"
-READ_TOOL: Final = "results.read"
+SEARCH_TOOL: Final = "tools_search"
+READ_TOOL: Final = "results_read"
+"""How the two tools are called that the model always has, unless the gateway is told otherwise."""
+NEXT_STEPS: Final = {
+    "left_out": "What is left out did not fit beside the others. Search for it by its name, with limit 1.",
+    "too_large": "What is too large cannot be loaded here. Use another tool, or tell the user.",
+    "no_result": "No result is stored under this path. Take the path from the preview that names it.",
+    "nothing": "Nothing was found. Search with other words: what the tool does, or its name.",
+}
+"""What the model reads of a search that did not load all that it found, or found nothing, and of a wrong path."""
 MAX_MESSAGES: Final = 100_000
 """Messages of one conversation."""
 _READ_CHARS: Final = 100_000
 """The most characters that one `results.read` gives."""
 _STREAM_GRACE_SECONDS: Final = 5.0
 """How long the stream of a model may take to close."""
-_NOT_LOADED: Final = f"No tool of this name is loaded. Find it with {SEARCH_TOOL}. The call was not made."
+NO_NAME: Final = "unknown"
+"""Stands in the transcript for a name that no tool can have."""
+_log: Final = logging.getLogger(__name__)
+_NOT_LOADED: Final = "No tool of this name is loaded. Find it with {}. The call was not made."
 
 _SEARCH_PARAMETERS: Final = {
     "type": "object",
@@ -120,7 +142,7 @@ class GatewayError(CodedError, ValueError):
     """Raised for a call that does not fit the state of the conversation; nothing was changed.
 
     `bad_input`, `turn_open` (the model is still answering), `interrupted` (the user has to ask again),
-    `nothing_asked` (the last word is the model's), `duplicate_call` (an id that was used before),
+    `nothing_asked` (the last word is the model's),
     `stream_cancelled` (the model's stream ended by a cancel of its own), `conversation_full`. `reason` says
     it in a few words.
     """
@@ -134,11 +156,23 @@ class GatewayError(CodedError, ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is sent to the model: the tools that it always has, and the messages within their budget."""
+    """What is sent to the model: the tools that it always has, and the messages within their budget.
+
+    `loaded`: the definitions that searches have loaded so far, under the names by which the model calls them.
+    """
 
     tools: list[dict[str, Any]]
     messages: list[Message]
     report: BudgetReport
+    loaded: list[dict[str, Any]] = field(default_factory=list)
+
+    def tools_for(self, shape: Shape, *, loaded: bool = True) -> list[dict[str, Any]]:
+        """Return the tools as a provider takes them; see `transcript`.
+
+        A provider that lets a model call only what it was told of needs the loaded ones too: then the head of the
+        request changes with each load. Raises `ValueError` for another shape.
+        """
+        return tools_for([*self.tools, *(self.loaded if loaded else ())], shape)
 
 
 class Gateway:
@@ -148,8 +182,10 @@ class Gateway:
     asks somebody about an irreversible write; without it such a call is answered `approval_required`.
     `shell`: names of tools whose failure ends the other calls of the same answer. `remaining`: seconds that
     the whole task has left. `limit`: safe calls at once. `definition_bytes`: budget of one search.
-    `observe(call_id, state)`: hears what becomes of each call. A model gives no business keys, so each write in the
-    registry makes its own (`ToolSpec.idempotency_key`). Raises `GatewayError` (`bad_input`).
+    `observe(call_id, state)`: hears what becomes of each call. `search_tool`, `read_tool`: the names of the two tools
+    that are always there. `ranking`: how a search reads its query, as `words` that somebody chose or as a `plain`
+    question. A model gives no business keys, so each write in the registry makes its own
+    (`ToolSpec.idempotency_key`). Raises `GatewayError` (`bad_input`).
     """
 
     def __init__(
@@ -164,7 +200,15 @@ class Gateway:
         limit: int = 10,
         definition_bytes: int = BUDGET_BYTES,
         observe: Callable[[str, ToolState], None] | None = None,
+        search_tool: str = SEARCH_TOOL,
+        read_tool: str = READ_TOOL,
+        ranking: Literal["plain", "words"] = "words",
     ) -> None:
+        names = (search_tool, read_tool)
+        if not all(map(fits, names)) or search_tool == read_tool or any(map(registry.get, names)):
+            raise GatewayError("bad_input", "two names of tools that no other tool has, as providers take them")
+        if ranking not in ("plain", "words"):
+            raise GatewayError("bad_input", "ranking is plain or words")
         if isinstance(shell, str):
             raise GatewayError("bad_input", "shell is a collection of names")
         for name in sorted(registry.catalog().tools):
@@ -180,15 +224,20 @@ class Gateway:
         self._limit = limit
         self._definition_bytes = definition_bytes
         self._observe = observe
+        self._ranking: Literal["plain", "words"] = ranking
+        self._search_tool, self._read_tool = names
         self._resident = ToolRegistry()
         for spec in (self._search_spec(), self._read_spec()):
             self._resident.register(spec)
             budget.exempt(spec.name)
         tools = self._resident.catalog().tools
-        self._tools = [tools[name].definition() for name in (SEARCH_TOOL, READ_TOOL)]
-        self._loaded: dict[str, dict[str, Any]] = {}
+        self._tools = [tools[name].definition() for name in names]
+        self._loaded: dict[str, dict[str, Any]] = {}  # by the name by which the model calls it
+        self._called: dict[str, str] = {}  # how the model calls a registered name
         self._transcript: list[Message] = []
         self._call_ids: set[str] = set()
+        self._repeats: dict[str, int] = {}
+        self._nameless: set[str] = set()  # calls whose name no tool can have
         self._query = CancelScope()
         self._silent = False  # the model has answered, with nothing
         self._turn: Turn | None = None
@@ -215,13 +264,14 @@ class Gateway:
         """
         self._refuse_to_go_on()
         messages, report = self._budget.apply(self._transcript)
-        return Request(copy.deepcopy(self._tools), messages, report)
+        loaded = [{**definition, "name": name} for name, definition in self._loaded.items()]
+        return Request(copy.deepcopy(self._tools), messages, report, copy.deepcopy(loaded))
 
     def turn(self, answer: AsyncIterable[Mapping[str, Any]]) -> Turn:
         """Return the turn in which the calls of one model answer run; see `Turn`.
 
         `answer` gives the blocks as they come: text, and `tool_use` with an `input` that is a dict or JSON
-        text; a call in which the answer was cut off has `"cut_off": True`.
+        text; a call in which the answer was cut off has `"cut_off": True`. See W7 for all other blocks.
         Raises `GatewayError`: `turn_open`, `interrupted`, `nothing_asked`, `conversation_full`.
         """
         self._refuse_to_go_on()
@@ -245,21 +295,28 @@ class Gateway:
 
     @property
     def loaded(self) -> list[str]:
-        """The names of the tools whose definition the model has."""
-        return sorted(self._loaded)
+        """The names of the tools whose definition the model has, as they are registered."""
+        return sorted(self._called)
 
     # -- One call --------------------------------------------------------------------------------------
 
     async def run(self, call: ToolCall, progress: ProgressSink) -> Any:
         """Run one call through the registry and return what the model reads; the `run` of the executor."""
         reports = ThreadProgress(progress)
-        if call.name in (SEARCH_TOOL, READ_TOOL):
-            answer = await self._resident.invoke(call.name, call.arguments, explain=True)
-        elif call.name not in self._loaded:
-            return CallFailure(_failure_text("unknown_tool", _NOT_LOADED), "unknown_tool", local=True)
+        progress.called = False
+
+        def note_start() -> None:
+            progress.called = True
+
+        if call.name in (self._search_tool, self._read_tool) and call.call_id not in self._nameless:
+            answer = await self._resident.invoke(call.name, call.arguments, explain=True, on_start=note_start)
+        elif call.call_id in self._nameless or call.name not in self._loaded:
+            return CallFailure(
+                _failure_text("unknown_tool", _NOT_LOADED.format(self._search_tool)), "unknown_tool", local=True
+            )
         else:
             answer = await self._registry.invoke(
-                call.name,
+                self._loaded[call.name]["name"],
                 call.arguments,
                 grants=self._grants,
                 approved=self._approve,
@@ -267,13 +324,26 @@ class Gateway:
                 remaining=self._remaining,
                 explain=True,
                 progress=reports,
+                on_start=note_start,
+                keep=lambda text: self._budget.store.save(text).path,
             )
         return answer_of(answer)
 
     def is_safe(self, call: ToolCall, arguments: Any) -> bool:
         """Whether a call may run beside others, from its parsed arguments."""
-        registry = self._resident if call.name in (SEARCH_TOOL, READ_TOOL) else self._registry
-        return registry.is_concurrency_safe(call.name, arguments)
+        if call.name in (self._search_tool, self._read_tool):
+            return self._resident.is_concurrency_safe(call.name, arguments)
+        return self._registry.is_concurrency_safe(self._registered(call.name), arguments)
+
+    def _registered(self, name: str) -> str:
+        return str(self._loaded[name]["name"]) if name in self._loaded else name
+
+    def _call_name(self, name: str) -> str:
+        """Return how the model calls a registered tool from now on; what it may not see has no part in it."""
+        if name not in self._called:
+            self._called[name] = provider_name(name, {self._search_tool, self._read_tool, *self._loaded})
+            self._budget.same_limits(self._called[name], name)
+        return self._called[name]
 
     def _executor(self) -> StreamingToolExecutor:
         return StreamingToolExecutor(
@@ -289,34 +359,56 @@ class Gateway:
         return self._budget.shape_result(call.call_id, call.name, content, is_error=is_error).content
 
     def _call(self, block: Mapping[str, Any]) -> ToolCall:
-        """Make the call of a `tool_use` block. Raises `GatewayError`: `bad_input`, `duplicate_call`."""
-        call_id, name = block.get("id"), block.get("name")
-        if not isinstance(call_id, str) or not isinstance(name, str):
-            raise GatewayError("bad_input", "a call without id or name")
-        if call_id in self._call_ids:
-            raise GatewayError("duplicate_call")
-        spec = self._registry.get(name)
-        read_only = name in (SEARCH_TOOL, READ_TOOL) or (spec is not None and spec.effect == "read")
-        arguments, cut_off = block.get("input", {}), block.get("cut_off", False)
-        return ToolCall(call_id, name, arguments, cut_off, cancels_siblings=name in self._shell, read_only=read_only)
+        """Make the call of a `tool_use` block. One that names no tool, or no id of its own, is a call as well (W7)."""
+        call_id, name = self._free_id(block.get("id")), block.get("name")
+        if isinstance(name, str) and name not in self._loaded:
+            name = self._called.get(name, name)  # a model may use the registered name of what it has loaded
+        registered = self._registered(name) if isinstance(name, str) else ""
+        if not fits(name):
+            self._nameless.add(call_id)
+            name = provider_name(name) if is_name(name) and isinstance(name, str) else NO_NAME
+        assert isinstance(name, str)
+        spec = self._registry.get(registered)
+        read_only = name in (self._search_tool, self._read_tool) or (spec is not None and spec.effect == "read")
+        arguments, cut_off = block.get("input", {}), block.get("cut_off", False) is not False
+        return ToolCall(
+            call_id, name, arguments, cut_off, cancels_siblings=registered in self._shell, read_only=read_only
+        )
+
+    def _free_id(self, given: object) -> str:
+        """Return the id that a call has here: its own, or one made from it where that is none or was used before."""
+        base = given if is_name(given) else "call"
+        assert isinstance(base, str)
+        call_id = base
+        while call_id in self._call_ids or not is_name(given):
+            self._repeats[base] = self._repeats.get(base, 1) + 1
+            given = call_id = f"{base[: MAX_TEXT - 10]}_{self._repeats[base]}"
+        self._call_ids.add(call_id)
+        return call_id
 
     # -- The tools that are always there -----------------------------------------------------------------
 
     def _search_spec(self) -> ToolSpec:
         async def search(query: str, limit: int = 3) -> dict[str, Any]:
             grants = self._grants() if callable(self._grants) else self._grants
-            catalog = self._registry.catalog()
-            hits: list[dict[str, Any]] = []
-            try:
-                hits = catalog.search(query, grants, int(limit))
-                definitions = catalog.load(hits, grants, self._definition_bytes)
-            except CatalogError as error:
-                return {"hits": hits, "loaded": [], "refused": error.code}
-            self._loaded.update({definition["name"]: definition for definition in definitions})
-            return {"loaded": definitions}
+            hits = self._registry.search(query, grants, int(limit), self._ranking)
+            definitions, left_out, too_large = self._load_what_fits(hits, grants)
+            shown = []
+            for definition in definitions:
+                name = self._call_name(definition["name"])
+                self._loaded[name] = definition
+                shown.append({**definition, "name": name})
+            answer: dict[str, Any] = {"loaded": shown}
+            for case, cards in (("left_out", left_out), ("too_large", too_large)):
+                if cards:
+                    answer[case] = [{"name": card["name"], "description": card["description"]} for card in cards]
+            steps = [NEXT_STEPS[case] for case in ("left_out", "too_large") if case in answer]
+            if not hits:
+                steps = [NEXT_STEPS["nothing"]]
+            return {**answer, "next": " ".join(steps)} if steps else answer
 
         return ToolSpec(
-            SEARCH_TOOL,
+            self._search_tool,
             "Find tools by words and load the definitions of the best ones.",
             "read",
             timeout_seconds=10,
@@ -327,12 +419,39 @@ class Gateway:
             redact=_unchanged,  # a definition is a contract and stays as it is registered
         )
 
+    def _load_what_fits(self, hits: list[dict[str, Any]], grants: Grants) -> tuple[list[Any], list[Any], list[Any]]:
+        """Load whole definitions, best first, within the budget; return them, the cards left out, those too large.
+
+        Each load is all or nothing, as the catalog's rule is; a search is more than one, so that it is no dead end.
+        """
+        chosen: list[dict[str, Any]] = []
+        left_out: list[dict[str, Any]] = []
+        too_large: list[dict[str, Any]] = []
+        for hit in hits:
+            if self._fits([*chosen, hit], grants):
+                chosen.append(hit)
+            else:
+                (left_out if self._fits([hit], grants) else too_large).append(hit)
+        return self._registry.load(chosen, grants, self._definition_bytes), left_out, too_large
+
+    def _fits(self, hits: list[dict[str, Any]], grants: Grants) -> bool:
+        try:
+            self._registry.load(hits, grants, self._definition_bytes)
+        except CatalogError as error:
+            if error.code != "definition_budget_exceeded":
+                raise
+            return False
+        return True
+
     def _read_spec(self) -> ToolSpec:
         async def read(path: str, start: int = 0, max_chars: int = _READ_CHARS) -> str:
-            return self._budget.store.read(path, int(start), int(max_chars))
+            try:
+                return self._budget.store.read(path, int(start), int(max_chars))
+            except BudgetError:
+                raise ToolRefused(NEXT_STEPS["no_result"]) from None
 
         return ToolSpec(
-            READ_TOOL,
+            self._read_tool,
             "Read a stored result, or a part of it, by the path that its preview names.",
             "read",
             timeout_seconds=60,
@@ -441,18 +560,14 @@ class Turn:
 
     def _take(self, block: Mapping[str, Any]) -> None:
         """Note a block; a call starts at once if it may."""
-        kind = block.get("type") if isinstance(block, Mapping) else None
-        if kind == "text" and isinstance(block.get("text"), str):
-            if block["text"].strip():
-                self._blocks.append({"type": "text", "text": whole_characters(block["text"])})
-        elif kind == "tool_use":
-            call = self._gateway._call(block)
-            noted = {"type": "tool_use", "id": call.call_id, "name": call.name, "input": _input(call)}
+        kept = _kept(block)
+        if kept.get("type") == "tool_use":
+            call = self._gateway._call(kept)
+            kept.pop("cut_off", None)
             self._executor.add(call)  # what it refuses is not noted and needs no answer
-            self._gateway._call_ids.add(call.call_id)
-            self._blocks.append(noted)
-        else:
-            raise GatewayError("bad_input", "a block that is neither text nor a call")
+            self._blocks.append({**kept, "id": call.call_id, "name": call.name, "input": _input(call)})
+        elif kept:
+            self._blocks.append(kept)
 
     def _stop_feeding(self) -> None:
         self._stopping = True
@@ -519,10 +634,10 @@ def answer_of(answer: Mapping[str, Any]) -> Any:
     if answer["ok"]:
         data: str = answer["data"]
         if answer.get("truncated"):
-            data += f"\n[Cut: the first {len(data)} of {answer['original_length']} characters.]"
+            data += f"\n[Cut: {len(data)} of {answer['original_length']} characters.]"
         return data
     code = answer["error"]
-    text = _failure_text(code, TEXTS[code], answer.get("problems"))
+    text = _failure_text(code, answer.get("text", TEXTS[code]), answer.get("problems"))
     return CallFailure(text, code, local=code != "tool_failure")
 
 
@@ -541,6 +656,28 @@ def _input(call: ToolCall) -> dict[str, Any]:
         return parse_arguments(call)
     except ExecutorError:
         return {}
+
+
+def _kept(block: object) -> Message:
+    """Return a copy of a block as it came, with whole characters; an empty one for what cannot be sent.
+
+    Of a call the copy is made of what is no argument: those are read by who may refuse them.
+    """
+    given = dict(block) if isinstance(block, Mapping) else {}
+    kind = given.get("type")
+    read_later = {
+        key: given.pop(key) for key in ("id", "name", "input", "cut_off") if kind == "tool_use" and key in given
+    }
+    try:
+        kept: Message = json.loads(canonical_text(given))
+    except CanonicalError:
+        kept = {"type": kind} if kind == "tool_use" else {}
+    if type(kept.get("type")) is str and kept["type"] not in ("", "tool_result", "text"):
+        return {**kept, **read_later}
+    if kept.get("type") == "text" and isinstance(kept.get("text"), str):
+        return kept if kept["text"].strip() else {}
+    _log.warning("a block of the model is left out: it is none")
+    return {}
 
 
 def _unchanged(text: str) -> str:

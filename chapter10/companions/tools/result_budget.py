@@ -21,7 +21,8 @@ What a user of this module may rely on
         met is reported and never hidden.
     B3  Once a call id is seen its fate does not change, also across `to_text` and `from_text`. Applying it
         again reads no file and cannot fail. An id that comes back with another content is reported, and
-        that content is sent as it is: no preview ever stands in for something else.
+        that content is a result of its own, with its own fate: no preview ever stands in for something
+        else, and nothing passes a limit by its name.
     B4  The groups that are measured are the messages that are sent: both come from one function.
     B5  No result that leaves here is empty (C8-074).
     B6  When the disk refuses, the result stays whole, its id is frozen as not replaced, and the error is
@@ -45,6 +46,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
@@ -329,8 +331,8 @@ class ResultBudget:
         messages, report = budget.apply(transcript)               # before the next request (C8-080)
 
     `tool_limits`: tool name -> its own limit, `math.inf` for exempt. `overrides`: tool name -> remote limit.
-    `message_limit`: code points for the results of one message. `log(name, data)` hears events.
-    Raises `BudgetError` (`bad_input`).
+    `message_limit`: code points for the results of one message. `log(name, data)` hears events, and
+    what it raises is ignored. Raises `BudgetError` (`bad_input`).
     """
 
     def __init__(
@@ -350,7 +352,7 @@ class ResultBudget:
         for name in (*self._tool_limits, *self._overrides):
             threshold(self._tool_limits.get(name), self._overrides.get(name))
         self._message_limit = whole_number(message_limit)
-        self._log = log or (lambda name, data: None)
+        self._log = _unheard(log)
 
     def threshold(self, tool_name: str) -> float:
         """Return the limit of a tool by the three levels (B1). Raises `BudgetError` (`bad_input`) for no name."""
@@ -362,28 +364,36 @@ class ResultBudget:
         check_name(tool_name)
         self._tool_limits[tool_name] = math.inf
 
+    def same_limits(self, name: str, tool_name: str) -> None:
+        """Give another name of a tool the limits of the tool; for whoever has to write names in another way."""
+        check_name(name)
+        if tool_name in self._tool_limits:
+            self._tool_limits[name] = self._tool_limits[tool_name]
+        if tool_name in self._overrides:
+            self._overrides[name] = self._overrides[tool_name]
+
     def shape_result(self, call_id: str, tool_name: str, content: object, *, is_error: bool = False) -> ShapedResult:
         """Make one result visible and, if it is over its tool's threshold, replace it by a preview.
 
         A replaced result is decided: the message budget applies the same text again. A second call for
-        a decided id applies the decision. Raises `BudgetError` (`bad_input`, `state_full`).
+        a decided id and content applies the decision. Raises `BudgetError` (`bad_input`, `state_full`).
         """
         check_name(call_id)
         check_name(tool_name)
         content = visible_content(tool_name, content, is_error=is_error, log=self._log)
-        if call_id in self.state.seen_ids:
-            changed = self._note_changes([call_id], {call_id: content})
-            return ShapedResult(content if changed else self.state.replacements.get(call_id, content))
+        key = self._key(call_id, content)
+        if key in self.state.seen_ids:
+            return ShapedResult(self.state.replacements.get(key, content))
         text = content_text(content)
         size = content_size(content)
         if text is None or size <= self.threshold(tool_name) or size <= preview_size(text, self.store.label):
             return ShapedResult(content)
-        error = self._replace(call_id, text)
+        error = self._replace(key, text)
         if error is not None:
             return ShapedResult(content, error=error)
-        seen = self.state.results[call_id]
+        seen = self.state.results[key]
         stored = StoredResult(seen.path or "", seen.chars, seen.digest)
-        return ShapedResult(self.state.replacements[call_id], stored=stored)
+        return ShapedResult(self.state.replacements[key], stored=stored)
 
     def apply(self, messages: Sequence[Message]) -> tuple[list[Message], BudgetReport]:
         """Return the messages to send, within the limit where that can be, and what was done.
@@ -395,13 +405,12 @@ class ResultBudget:
         tools = _tool_names(merged)
         groups = [blocks for message in merged if (blocks := _results(message))]
         all_contents = [self._contents(blocks, tools) for blocks in groups]
-        fresh = {call_id for contents in all_contents for call_id in contents if call_id not in self.state.seen_ids}
+        keys = [{i: self._key(i, content) for i, content in contents.items()} for contents in all_contents]
+        fresh = {key for group in keys for key in group.values() if key not in self.state.seen_ids}
         if len(self.state.seen_ids) + len(fresh) > MAX_SEEN:
             raise BudgetError("state_full")
         # From here on nothing is refused, so that decisions are made for all messages or for none.
-        reports = [
-            self._apply_to_group(blocks, contents, tools) for blocks, contents in zip(groups, all_contents, strict=True)
-        ]
+        reports = [self._apply_to_group(*group, tools) for group in zip(groups, all_contents, keys, strict=True)]
         return merged, BudgetReport(tuple(reports))
 
     def _contents(self, blocks: Iterable[Message], tools: Mapping[str, str]) -> dict[str, Any]:
@@ -416,29 +425,47 @@ class ResultBudget:
             contents[call_id] = visible_content(tool, block.get("content"), is_error=is_error, log=log)
         return contents
 
-    def _apply_to_group(self, blocks: list[Message], contents: dict[str, Any], tools: Mapping[str, str]) -> GroupReport:
+    def _key(self, call_id: str, content: Any) -> str:
+        """Return under which id the fate of a content stands: the call's, or if that has another content, one of both.
+
+        Such a change is reported (`result_changed`).
+        """
+        decided = self.state.results.get(call_id)
+        if decided is None or content == self.state.replacements.get(call_id):
+            return call_id
+        seen = _seen(content)
+        if (seen.digest, seen.chars) == (decided.digest, decided.chars):
+            return call_id
+        self._log("result_changed", {"call_id": call_id})
+        return hashlib.sha256(canonical([call_id, seen.digest]).encode("utf-8")).hexdigest()
+
+    def _apply_to_group(
+        self, blocks: list[Message], contents: dict[str, Any], keys: dict[str, str], tools: Mapping[str, str]
+    ) -> GroupReport:
         """Decide about the fresh results of one message, then put every replacement in its place."""
-        parts = partition(contents, self.state)
-        changed = self._note_changes([*parts.must_reapply, *parts.frozen], contents)
+        parts = partition(keys.values(), self.state)
+        ids = {key: call_id for call_id, key in keys.items()}
         # What was decided goes into the sum as it is sent.
-        replacements = {i: self.state.replacements[i] for i in parts.must_reapply if i not in changed}
-        frozen_size = sum(content_size(replacements.get(i, contents[i])) for i in (*parts.must_reapply, *parts.frozen))
-        replaced, failed = self._decide(parts.fresh, frozen_size, contents, tools)
+        decided = [self.state.replacements.get(key, contents[ids[key]]) for key in (*parts.must_reapply, *parts.frozen)]
+        replaced, failed = self._decide(
+            parts.fresh,
+            sum(map(content_size, decided)),
+            {key: contents[ids[key]] for key in parts.fresh},
+            {key: tools.get(ids[key], "tool") for key in parts.fresh},
+        )
         for block in blocks:
             call_id = block["tool_use_id"]
-            block["content"] = contents[call_id]
-            if call_id not in changed:
-                block["content"] = self.state.replacements.get(call_id, contents[call_id])
+            block["content"] = self.state.replacements.get(keys[call_id], contents[call_id])
         report = GroupReport(
             size_before=sum(content_size(content) for content in contents.values()),
             size_after=sum(content_size(block["content"]) for block in blocks),
             limit=self._message_limit,
-            must_reapply=parts.must_reapply,
-            frozen=parts.frozen,
-            replaced=tuple(i for i in parts.fresh if i in replaced),
-            kept=tuple(i for i in parts.fresh if i not in replaced),
-            failed=tuple(i for i in parts.fresh if i in failed),
-            changed=changed,
+            must_reapply=tuple(ids[key] for key in parts.must_reapply),
+            frozen=tuple(ids[key] for key in parts.frozen),
+            replaced=tuple(ids[key] for key in parts.fresh if key in replaced),
+            kept=tuple(ids[key] for key in parts.fresh if key not in replaced),
+            failed=tuple(ids[key] for key in parts.fresh if key in failed),
+            changed=tuple(call_id for call_id, key in keys.items() if key != call_id),
         )
         if report.over_limit:
             self._log("message_over_limit", {"size": report.size_after, "limit": report.limit})
@@ -452,7 +479,7 @@ class ResultBudget:
         candidates = []
         for call_id in fresh:
             text = content_text(contents[call_id])
-            if text is not None and self.threshold(tools.get(call_id, "tool")) != math.inf:
+            if text is not None and self.threshold(tools[call_id]) != math.inf:
                 texts[call_id] = text
                 size = content_size(contents[call_id])
                 candidates.append(Candidate(call_id, size, preview_size(text, self.store.label)))
@@ -486,17 +513,16 @@ class ResultBudget:
         self._log("result_stored", {"call_id": call_id, "path": stored.path, "chars": stored.chars})
         return None
 
-    def _note_changes(self, call_ids: Iterable[str], contents: Mapping[str, Any]) -> tuple[str, ...]:
-        """Report decided ids whose content is neither the original nor its replacement; the fate stands."""
-        changed = []
-        for call_id in call_ids:
-            content = contents[call_id]
-            if content != self.state.replacements.get(call_id) and _seen(content) != SeenResult(
-                self.state.results[call_id].digest, self.state.results[call_id].chars
-            ):
-                changed.append(call_id)
-                self._log("result_changed", {"call_id": call_id})
-        return tuple(changed)
+
+def _unheard(log: Log | None) -> Log:
+    """Return a log that raises nothing: who hears an event is no part of the decision."""
+
+    def tell(name: str, data: dict[str, Any]) -> None:
+        if log is not None:
+            with suppress(Exception):
+                log(name, data)
+
+    return tell
 
 
 def _seen(content: object) -> SeenResult:

@@ -7,7 +7,8 @@ The words
 
 What a user of this module may rely on
     R1  No content that comes out of `visible_content` is empty; what was empty says which tool was silent.
-    R2  A preview is bounded for every input, cuts between characters, and says that it is partial.
+    R2  A preview is bounded for every input, shows head and tail, cuts between characters, and says that it is
+        partial.
     R3  A stored file is complete or not there, holds the whole text, and lies in one folder. Its name is
         the digest of the text: no id, name or path of a caller ever becomes part of a path.
     R4  Storing a text makes no second copy of it in memory, and cutting one does not walk through it.
@@ -21,6 +22,7 @@ Source: the orchestration document, sections 8.4 and 8.6 (claims C8-048 to C8-05
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 import re
@@ -30,7 +32,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from chapter10.canonical import CanonicalError, CodedError
-from chapter10.companions.tools.result_text import canonical_text, encoded, is_empty, whole_characters
+from chapter10.companions.tools.result_text import canonical_text, cut_text, encoded, is_empty, whole_characters
 
 __all__ = [
     "MAX_STORED_CHARS",
@@ -126,18 +128,17 @@ def content_text(content: object) -> str | None:
 
 
 def preview(text: str, path: str, limit: int = PREVIEW_CHARS) -> str:
-    """Return a header with length and place, and the beginning of `text`: at most `limit` code points.
+    """Return a header with length and place, and head and tail of `text`: at most `limit` code points.
 
-    At most half of the text is shown, so that a preview is always partial and always says so. The cut
-    is a slice, whose cost does not depend on the length of `text`; it does not separate a character
-    from the accents, joiners and modifiers that follow it. Source: claim C8-048.
+    At most half of the text is shown, so that a preview is always partial and always says so. How it is cut
+    stands in `result_text.cut_text`; the cost does not depend on the length of `text`. Source: claim C8-048.
     """
     header = (
-        f"[Partial result: only the beginning of {len(text)} characters. "
+        f"[Partial result: only head and tail of {len(text)} characters. "
         f"The whole is in {path}; read it there if you need it.]\n"
     )
-    end = max(0, min(limit - len(header), len(text) // 2))
-    return (header + text[: _cut(text, end)])[:limit]
+    shown = max(0, min(limit - len(header), len(text) // 2))
+    return (header + cut_text(text, shown))[:limit]
 
 
 def preview_size(text: str, folder: str) -> int:
@@ -157,7 +158,8 @@ class StoredResult:
 class ResultStore:
     """Whole results as files of one folder.
 
-    `folder` is made if it is missing and must not be a link. `label` is how the folder is called in
+    `folder` is made if it is missing, must not be a link, and stays the one that it was: one that was put in its
+    place, link or folder, is neither written nor read. `label` is how the folder is called in
     previews; a real path of this machine never gets into a conversation (C8-050). Raises
     `BudgetError` for a bad label and `ResultStoreError` when the folder cannot be used.
     """
@@ -170,8 +172,7 @@ class ResultStore:
         self._partials = 0
         try:
             os.makedirs(self._folder, mode=0o700, exist_ok=True)
-            if not stat.S_ISDIR(os.lstat(self._folder).st_mode):
-                raise NotADirectoryError
+            self._place = self._place_of_folder()
         except (OSError, ValueError) as error:
             raise ResultStoreError("result_not_stored") from error
 
@@ -188,6 +189,7 @@ class ResultStore:
             raise ResultStoreError("result_not_stored")
         partial = ""
         try:
+            self._hold_folder()
             descriptor, partial = self._open_partial()
             sha = hashlib.sha256()
             with os.fdopen(descriptor, "wb") as file:
@@ -211,7 +213,8 @@ class ResultStore:
         """Return the text of a stored result, or `max_chars` code points of it from `start` on (C8-049).
 
         Only paths that `save` returned are understood; anything else, links included, is `not_stored`
-        (`BudgetError`). Raises `ResultStoreError` (`result_not_read`) when the disk refuses.
+        (`BudgetError`). Raises `ResultStoreError` (`result_not_read`) when the disk refuses, and for a file that does
+        not hold what was saved: the whole of it is compared with its name at each reading.
         """
         whole_number(start)
         whole_number(max_chars)
@@ -220,10 +223,14 @@ class ResultStore:
             raise BudgetError("not_stored")
         place = os.path.join(self._folder, name)
         try:
+            self._hold_folder()
             if not stat.S_ISREG(os.lstat(place).st_mode):
                 raise BudgetError("not_stored")
             descriptor = os.open(place, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0))
-            with open(descriptor, encoding="utf-8", newline="") as file:
+            with open(descriptor, "rb") as bytes_of_it, io.TextIOWrapper(bytes_of_it, "utf-8", newline="") as file:
+                if f"{hashlib.file_digest(bytes_of_it, 'sha256').hexdigest()}.txt" != name:
+                    raise OSError("not what was saved")
+                bytes_of_it.seek(0)
                 while skipped := file.read(min(start, _CHUNK_CHARS)):  # of none left to skip none are read
                     start -= len(skipped)
                 return file.read(min(max_chars, MAX_STORED_CHARS))
@@ -231,6 +238,16 @@ class ResultStore:
             raise BudgetError("not_stored") from None
         except (OSError, UnicodeDecodeError) as error:
             raise ResultStoreError("result_not_read") from error
+
+    def _place_of_folder(self) -> tuple[int, int]:
+        status = os.lstat(self._folder)
+        if not stat.S_ISDIR(status.st_mode):
+            raise NotADirectoryError
+        return status.st_dev, status.st_ino
+
+    def _hold_folder(self) -> None:
+        if self._place_of_folder() != self._place:
+            raise NotADirectoryError("another folder lies here")
 
     def _open_partial(self) -> tuple[int, str]:
         """Create a file that did not exist; names of a crashed process with our number are stepped over."""
@@ -270,25 +287,6 @@ def _texts(content: object) -> list[str]:
         return []
     texts = [block.get("text") for block in content if isinstance(block, dict) and block.get("type") == "text"]
     return [text for text in texts if isinstance(text, str)]
-
-
-def _cut(text: str, end: int) -> int:
-    """Move a cut before the end back to the start of a character that is written with several code points."""
-    for _ in range(16):
-        if end < 1 or not (_continues(text[end]) or text[end - 1] == "\u200d"):
-            break
-        end -= 1
-    return end
-
-
-def _continues(character: str) -> bool:
-    """Is it a combining mark, a joiner, a variation selector or a skin tone?"""
-    return (
-        "\u0300" <= character <= "\u036f"
-        or character in "\u200d\u20e3"
-        or "\ufe00" <= character <= "\ufe0f"
-        or "\U0001f3fb" <= character <= "\U0001f3ff"
-    )
 
 
 def _remove(place: str) -> None:

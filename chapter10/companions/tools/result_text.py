@@ -8,11 +8,11 @@ R2  A value without content (None, "", white space, [], text blocks that are all
     that whoever looks for empty results still sees one (X-14). 0 and false are not empty.
 R3  What is no JSON (NaN, an object, bytes) is refused and never half written.
 R4  Secrets go before the cut, since a cut secret is still most of a secret.
-R5  A cut falls between characters (Python code points) and never inside an escape of JSON.
+R5  A cut takes the middle out and keeps head and tail, by whole lines where there are lines. It falls between
+    characters (Python code points) and never inside an escape of JSON.
 
 Half a character in a text, which UTF-8 cannot carry, becomes U+FFFD; keys that would then be one are refused.
-`redact_secrets` knows common forms of keys, passwords and tokens; it is the last line, and no reason for a
-handler to return what nobody should read.
+What a secret is stands in `redaction`.
 
 Source: the document on the tool registry, its path of a result (claims T6-005, T6-006, T6-019, T6-041; X-13, X-14).
 """
@@ -26,17 +26,14 @@ from typing import Any, Final
 from chapter10.canonical import CanonicalError, canonical
 
 __all__ = [
-    "REDACTED",
     "canonical_text",
     "cut_text",
     "encoded",
     "is_empty",
-    "redact_secrets",
     "result_text",
     "whole_characters",
 ]
 
-REDACTED: Final = "[redacted]"
 _CHUNK_CHARS: Final = 65_536
 
 
@@ -113,65 +110,74 @@ def _with_whole_characters(value: Any) -> Any:
 
 
 def cut_text(text: str, most: int, *, is_json: bool = False) -> str:
-    """Return the first `most` characters of `text`; of JSON up to five fewer, where an escape would be open."""
-    head = text[:most]
-    found = _LAST_ESCAPE.search(head, max(0, most - 5)) if is_json and len(text) > most else None
-    if found is None:
-        return head
-    end = found.start() + 1
-    backslashes = end - len(head[:end].rstrip("\\"))
-    return head[: end - 1] if backslashes % 2 else head
+    """Return at most `most` characters of `text`: its head and its tail, and between them how much is left out.
 
-
-_LAST_ESCAPE: Final = re.compile(r"\\(?:u[0-9a-f]{0,3})?\Z")
-
-_NAMES: Final = (
-    r"(?:passw(?:or)?d|passphrase|secret(?:[_-]?(?:access[_-]?)?key)?|api[_-]?key|private[_-]?key|credentials?"
-    r"|authorization|(?<![\w-])(?:(?:access|refresh|auth|id|session|api|bearer)[_-]?)?token)"
-)
-_SECRET: Final = re.compile(
-    r"(?P<key>-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----)(?:.*?(?=-----END )|.*)"
-    rf"|(?P<name>{_NAMES}(?:\\*[\"'])?\s{{0,9}}[:=]\s{{0,9}})"
-    r"(?:(?P<open>\\+\")(?:[^\\]|\\++(?!\"))*+"
-    r"|(?P<quote>\")(?:[^\"\\]|\\.)*"
-    r"|(?P<single>')[^']*"
-    r"|(?:(?:bearer|basic|token)\s{1,9})?[^\s,;&}\]\"']+)"
-    r"|(?P<scheme>\b(?:bearer|basic)\s{1,9})[A-Za-z0-9._~+/=-]{8,}"
-    r"|(?P<address>://[^/\s:@]{0,200}:)[^/\s@]{1,200}(?=@)"
-    r"|\b(?:sk-|sk_live_|sk_test_|rk_live_|gh[oprsu]_|github_pat_|glpat-|xox[abeprs]-|npm_|akia|asia|aiza)"
-    r"[A-Za-z0-9_-]{10,}"
-    r"|\beyj[A-Za-z0-9_-]{8,500}+\.[A-Za-z0-9_-]{8,}+\.[A-Za-z0-9_-]*",
-    re.IGNORECASE | re.DOTALL | re.ASCII,
-)
-"""Each branch begins with letters of its own and runs forward only, so that a long text is read once.
-
-A part that may fail after it has read on is bounded (the head of a web token), or is never taken back (`+`
-behind a quantifier): else a text that begins the same secret at every other character is read as often.
-"""
-
-
-_HINTS: Final = (
-    *("passw", "passphrase", "secret", "key", "credential", "authorization", "token", "bearer", "basic", "://"),
-    *("sk-", "sk_live_", "sk_test_", "rk_live_", "ghp_", "gho_", "ghr_", "ghs_", "ghu_", "github_pat_", "glpat-"),
-    *("xox", "npm_", "akia", "asia", "aiza", "eyj"),
-)
-"""Without one of these there is no secret of a known form, and finding that out is ten times faster."""
-_SHORTEST: Final = len("://:x@")
-
-
-def redact_secrets(text: str) -> str:
-    """Return `text` with common forms of secrets replaced by `[redacted]`; the name of a secret stays."""
-    if len(text) < _SHORTEST:
+    Test runs and compilers say at the end what counts. Where there are lines, whole ones stay; no character that is
+    written with several code points is divided, and no escape of JSON. Where there is no room for a middle
+    (`_SHORT`), the head alone stays, of JSON up to five characters less. The cost follows `most` and not the text.
+    """
+    if len(text) <= most:
         return text
-    lowered = text.lower()
-    for hint in _HINTS:
-        if hint in lowered:
+    room = most - len(_left_out(len(text)))
+    if room < _SHORT:
+        return text[: _end_of_head(text, most, is_json)]
+    end = _end_of_head(text, room // 2, is_json)
+    line = text.rfind("\n", end // 2, end)
+    end = end if line < 0 else line
+    start = _start_of_tail(text, len(text) - (room - room // 2), is_json)
+    line = text.find("\n", start, (start + len(text)) // 2)
+    start = start if line < 0 else line + 1
+    return text[:end] + _left_out(start - end) + text[start:]
+
+
+_SHORT: Final = 100
+"""Characters below which a text is not worth a tail."""
+_ESCAPE: Final = re.compile(r"\\(?:u[0-9a-f]{0,3})?\Z")
+_JOINERS: Final = 16
+"""Code points that one character is looked for in."""
+
+
+def _left_out(count: int) -> str:
+    return f"\n[... {count} characters left out ...]\n"
+
+
+def _end_of_head(text: str, end: int, is_json: bool) -> int:
+    """Move the end of a head back to where a character, or an escape, ends."""
+    for _ in range(_JOINERS):
+        if end < 1 or not (_continues(text[end]) or text[end - 1] == "\u200d"):
             break
-    else:
-        return text
-    return _SECRET.sub(_without_secret, text)
+        end -= 1
+    return _open_escape(text, end) if is_json else end
 
 
-def _without_secret(found: re.Match[str]) -> str:
-    kept = ("key", "name", "open", "quote", "single", "scheme", "address")
-    return "".join(found[part] or "" for part in kept) + REDACTED
+def _start_of_tail(text: str, start: int, is_json: bool) -> int:
+    """Move the start of a tail on to where a character, or what follows an escape, begins."""
+    if is_json and (escape := _open_escape(text, start)) < start:
+        return escape + (6 if text[escape + 1] == "u" else 2)
+    for _ in range(_JOINERS):
+        if start >= len(text) or not (_continues(text[start]) or text[start - 1] == "\u200d"):
+            break
+        start += 1
+    return start
+
+
+def _open_escape(text: str, end: int) -> int:
+    """Return where an escape begins that a cut at `end` would divide, else `end`."""
+    found = _ESCAPE.search(text[max(0, end - 5) : end])
+    if found is None:
+        return end
+    first = max(0, end - 5) + found.start()
+    backslashes = first + 1
+    while backslashes and text[backslashes - 1] == "\\":
+        backslashes -= 1
+    return first if (first + 1 - backslashes) % 2 else end
+
+
+def _continues(character: str) -> bool:
+    """Is it a combining mark, a joiner, a variation selector or a skin tone?"""
+    return (
+        "\u0300" <= character <= "\u036f"
+        or character in "\u200d\u20e3"
+        or "\ufe00" <= character <= "\ufe0f"
+        or "\U0001f3fb" <= character <= "\U0001f3ff"
+    )

@@ -27,11 +27,15 @@ from typing import Any, Final, Protocol
 from chapter10.canonical import CodedError
 from chapter10.companions.basics.tasks import leaves
 from chapter10.companions.schemas.strict_json import JsonError, copy_json, strict_json
+from chapter10.companions.tools.redaction import redact_secrets
+from chapter10.companions.tools.result_text import cut_text, whole_characters
+from chapter10.companions.tools.tool_spec import ANSWER_LOST, ToolRefused
 
 __all__ = [
     "CALL_CANCELLED",
     "CAUSE_TEXTS",
     "FAILURE_TEXTS",
+    "MAX_REFUSAL",
     "MAX_TEXT",
     "PIPELINE_STEPS",
     "SIBLING_ERROR",
@@ -57,6 +61,9 @@ __all__ = [
 MAX_TEXT: Final = 200
 """Characters of a call id, a tool name or a description."""
 
+MAX_REFUSAL: Final = 2_000
+"""Characters of the text with which a tool refuses, where no spec sets another limit."""
+
 SIBLING_ERROR: Final = "sibling_error"
 USER_INTERRUPT: Final = "user_interrupt"
 STREAMING_FALLBACK: Final = "streaming_fallback"
@@ -76,13 +83,13 @@ _UNKNOWN: Final = " It had started and its outcome is unknown: check before doin
 
 FAILURE_TEXTS: Final = {
     "tool_failure": "The tool failed.",
-    "forbidden": "The call was refused.",
+    "forbidden": "The call was refused. Do not repeat it.",
     "transient_failure": "The tool took too long. It only reads and may be called again.",
     "outcome_unknown": "The tool took too long and its outcome is unknown: check before doing it again.",
-    "invalid_arguments": "The arguments are not a JSON object. The call was not executed.",
+    "invalid_arguments": "The arguments are not a JSON object. The call was not executed. Write them anew.",
 }
 """What the model reads when a call failed, by code."""
-_CUT_OFF_TEXT: Final = "The arguments were cut off. The call was not executed."
+_CUT_OFF_TEXT: Final = "The arguments were cut off. The call was not executed. Make it again, with shorter ones."
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +126,7 @@ class ToolResult:
     content: Any
     is_error: bool = False
     code: str | None = None
-    started: bool = True  # whether `run` was entered
+    started: bool = True  # whether the tool was called: `run` was entered, or what `run` says in `progress.called`
     cause: BaseException | None = field(default=None, repr=False, compare=False)  # for a log, not the model
 
 
@@ -192,7 +199,13 @@ class CancelScope:
 
 
 class ProgressSink(Protocol):
-    """What a tool gets to report with."""
+    """What a tool gets to report with.
+
+    `called` says whether the tool was called. It is true from the entry into `run`; a `run` that asks or waits
+    before it calls the tool sets it to False first, so that a cancel there is not said to have stopped anything.
+    """
+
+    called: bool
 
     def __call__(self, data: Any) -> None:
         """Hand one event to the consumer, unchanged, and return at once. Raises `wrong_thread`."""
@@ -209,12 +222,14 @@ Run = Callable[[ToolCall, ProgressSink], Awaitable[Any]]
 def parse_arguments(call: ToolCall) -> dict[str, Any]:
     """Return the arguments of a call as a fresh dict: an object, in JSON as `companions.schemas.strict_json` reads it.
 
+    The empty text is an empty object: so providers write a call without arguments.
+
     Raises `ExecutorError` (`invalid_arguments`); its `reason` is `cut off` where the text ends too early, else
     `not an object` or the code of the `JsonError` in words.
     """
     given = call.arguments
     try:
-        value = strict_json(given) if isinstance(given, str) else copy_json(given)
+        value = strict_json(given or "{}") if isinstance(given, str) else copy_json(given)
     except JsonError as error:
         raise ExecutorError("invalid_arguments", error.code.removeprefix("json_").replace("_", " ")) from None
     if not isinstance(value, dict):
@@ -242,7 +257,8 @@ class ToolPipeline:
 
     A step before the call that returns a `CallFailure` ends the pipeline: later steps are not entered
     and the failure is local, a refusal. `post_tool_use(call, value)` gets the value of a call that did
-    not fail and returns the value to use. What a step raises passes through.
+    not fail and returns the value to use. What a step raises passes through, but not from `post_tool_use` of a
+    call that does more than read: it was done, and `ANSWER_LOST` says so.
     """
 
     call: Run
@@ -254,14 +270,21 @@ class ToolPipeline:
 
     async def __call__(self, call: ToolCall, progress: ProgressSink) -> Any:
         """Run the steps for one call."""
+        progress.called = False
         for check in (self.validate_schema, self.validate_input, self.pre_tool_use, self.check_permission):
             answer = None if check is None else await _plain_or_async(check(call))
             if isinstance(answer, CallFailure):
                 return replace(answer, local=True)
+        progress.called = True
         value = await self.call(call, progress)
         if self.post_tool_use is None or isinstance(value, CallFailure):
             return value
-        return await _plain_or_async(self.post_tool_use(call, value))
+        try:
+            return await _plain_or_async(self.post_tool_use(call, value))
+        except Exception:
+            if call.read_only:
+                raise
+            return ANSWER_LOST
 
 
 async def _plain_or_async(value: Any) -> Any:
@@ -286,12 +309,16 @@ def invalid_arguments(cut_off: bool) -> CallFailure:
 
 
 def failure_of(error: BaseException, call: ToolCall) -> CallFailure:
-    """Map what a tool raised by its leaves, to a fixed text. The text of an exception never reaches the model.
+    """Map what a tool raised by its leaves, to a fixed text, or to the text that a tool chose (`ToolRefused`).
+
+    The text of any other exception never reaches the model.
 
     `TimeoutError` and `PermissionError` are both `OSError`s, so they are looked at by name. A
     `CancelledError` that nobody here asked for is a failure of the tool like any other.
     """
     codes = set()
+    if isinstance(error, ToolRefused) and type(error.text) is str:
+        return CallFailure(cut_text(redact_secrets(whole_characters(error.text)), MAX_REFUSAL))
     for leaf in leaves(error):
         if isinstance(leaf, PermissionError):
             codes.add("forbidden")

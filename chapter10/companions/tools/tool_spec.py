@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from chapter10.canonical import CodedError
-from chapter10.companions.tools.result_text import redact_secrets
+from chapter10.companions.tools.redaction import redact_secrets
 
 __all__ = [
+    "ANSWER_LOST",
     "CODES",
     "EFFECTS",
     "MAX_ATTEMPTS",
@@ -25,12 +26,14 @@ __all__ = [
     "MAX_TIMEOUT_SECONDS",
     "PUBLIC",
     "RETRYABLE",
+    "STALE",
     "TEXTS",
     "ApprovalRequest",
     "CallContext",
     "HandlerSignature",
     "RegistryError",
     "Status",
+    "ToolRefused",
     "ToolSpec",
     "is_seconds",
 ]
@@ -48,15 +51,19 @@ RETRYABLE: Final = {
 """Every code, and whether the same call may simply be made again."""
 CODES: Final = tuple(RETRYABLE)
 TEXTS: Final = {
-    "unknown_tool": "There is no tool of this name.",
-    "invalid_arguments": "The arguments do not fit this tool. It was not called.",
-    "forbidden": "This call is not permitted.",
-    "approval_required": "This call needs an approval. It was not made.",
+    "unknown_tool": "There is no tool of this name. Search for one that does it.",
+    "invalid_arguments": "The arguments do not fit this tool. It was not called. Correct them and call it again.",
+    "forbidden": "This call is not permitted. Do not repeat it: do without it, or tell the user.",
+    "approval_required": "This call needs an approval and has none. It was not made. Ask the user.",
     "transient_failure": "The tool cannot answer at the moment. The call may be made again.",
     "outcome_unknown": "It is not known whether the call took effect. Check before doing it again.",
-    "tool_failure": "The tool failed.",
+    "tool_failure": "The tool failed. Do not repeat the same call: change it, or do without it.",
 }
-"""The fixed text for each code, for whoever shows a model more than the code."""
+"""The fixed text for each code, with what to do next, for whoever shows a model more than the code."""
+STALE: Final = "This tool has changed since its definition was loaded. Search for it again, then call it as it is now."
+"""The text of a `forbidden` call whose definition is not the registered one any more."""
+ANSWER_LOST: Final = "The call was carried out. Its answer cannot be shown. Do not make it again."
+"""What stands for the answer of a write that was done and returned what cannot be shown."""
 
 MAX_ATTEMPTS: Final = 3
 """Executions of one call: the first, and at most two repetitions, whatever `max_attempts` allows."""
@@ -67,7 +74,7 @@ MAX_OUTPUT_CHARS: Final = 10_000_000
 MAX_KEY: Final = 500
 """Characters of a business key."""
 PUBLIC: Final = "public"
-"""The permission of a tool that names none. Every call holds it; a search finds the tool with it only."""
+"""The permission of a tool that names none. Everybody holds it, for a call and for a search."""
 
 
 class RegistryError(CodedError, ValueError):
@@ -87,6 +94,20 @@ class RegistryError(CodedError, ValueError):
         self.reason = reason
 
 
+class ToolRefused(Exception):
+    """Raised by a handler that wants the model to know why it failed: `text` is shown, and nothing else ever is.
+
+    It goes the way of a result, so that it is redacted and cut. The code is `tool_failure`, and the call is not
+    repeated. A write raises it for what it has not done.
+    """
+
+    text: str
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.text = text
+
+
 @dataclass(frozen=True, slots=True)
 class Status:
     """What a status query says of a write: `done` (with the result), `not_done`, or `unknown`."""
@@ -102,7 +123,7 @@ class CallContext:
     `key` is the business key, the same at every attempt, and never None for a write; `attempt` counts from 1;
     `is_stopped()` says that nobody waits any more, and a handler in a thread that takes notice ends early.
     `progress(data)` reports to whoever asked for it, in the thread of the handler, and says nothing once nobody
-    waits any more.
+    waits any more; a text or any JSON value, which goes the way of a result.
     """
 
     tool: str
@@ -136,7 +157,8 @@ class ToolSpec:
     handler             called with the arguments as keywords; `async`, or else in a thread
     parameters          JSON Schema of the arguments; None: made from the handler's signature, names only
     permission          what the grants must hold
-    keywords, version   for the catalog
+    keywords            what a search finds it by; None: the words of its name and description (`words_of`)
+    version             for the catalog
     concurrency_safe    whether a call may run beside others: True, False, or a test of the arguments
     max_concurrency     executions of this tool at once; None: as many as the registry runs
     approval            True: needs approval. An irreversible write always does
@@ -158,7 +180,7 @@ class ToolSpec:
     handler: Callable[..., Any]
     parameters: Mapping[str, Any] | None = None
     permission: str = PUBLIC
-    keywords: tuple[str, ...] = ()
+    keywords: tuple[str, ...] | None = None
     version: str = "1"
     concurrency_safe: bool | Callable[[dict[str, Any]], bool] = False
     max_concurrency: int | None = None

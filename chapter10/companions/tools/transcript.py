@@ -1,9 +1,9 @@
-"""What a valid transcript is, and how one sees that its earlier part did not change.
+"""What providers take: a valid transcript, names and forms of tools; and that its earlier part did not change.
 
 A message is `{"role": "user" | "assistant", "content": [block, ...]}`, as `result_budget.merge_messages`
 sends it. A block is `{"type": "text", "text"}`, or in an assistant message `{"type": "tool_use", "id",
 "name", "input"}`, or in a user message `{"type": "tool_result", "tool_use_id", "content"}` with
-`"is_error": True` for a failure.
+`"is_error": True` for a failure. An assistant message may have blocks of other kinds.
 
 What a provider asks for, and `problems_of` looks at
     P1  Roles alternate, the first is the user's, and no content is empty.
@@ -15,6 +15,10 @@ A provider's prompt cache holds as long as the beginning of the request stays th
 gives one fingerprint for each beginning, block by block: a request continues another if the digests of the
 first are the beginning of the digests of the second.
 
+Names of tools are `[a-zA-Z0-9_-]{1,64}`. One that fits stays. Another one is written with `_` for every other sign and
+cut, and gets a digest of itself at its end where that is taken: so no tool is dropped, and whoever keeps the pairs
+finds the way back. A list of tools has two common forms (`tools_for`).
+
 What it does not do: it repairs nothing, and it knows no limit of a provider.
 Source: the orchestration document, sections 8.2, 8.5 and 8.6 (claims C8-032, C8-058, C8-066, C8-074).
 """
@@ -22,17 +26,35 @@ Source: the orchestration document, sections 8.2, 8.5 and 8.6 (claims C8-032, C8
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
-from typing import Any, Final
+import re
+from collections.abc import Container, Iterable, Mapping, Sequence
+from typing import Any, Final, Literal
 
-from chapter10.canonical import canonical
+from chapter10.canonical import canonical, digest
 
-__all__ = ["MAX_PROBLEMS", "Message", "prefix_digests", "problems_of"]
+__all__ = [
+    "MAX_NAME",
+    "MAX_PROBLEMS",
+    "Message",
+    "Shape",
+    "fits",
+    "prefix_digests",
+    "problems_of",
+    "provider_name",
+    "tools_for",
+]
 
 MAX_PROBLEMS: Final = 100
 """The most problems that are listed."""
 
 Message = dict[str, Any]
+MAX_NAME: Final = 64
+"""Characters of a name."""
+Shape = Literal["input_schema", "function"]
+"""A flat tool with `input_schema`, or a `function` with `parameters`."""
+_NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_OTHER: Final = re.compile(r"[^a-zA-Z0-9_-]")
+_DIGEST: Final = 12
 
 
 def problems_of(messages: Sequence[Message]) -> list[str]:
@@ -81,6 +103,32 @@ def prefix_digests(messages: Sequence[Message], head: object = None) -> list[str
     return digests
 
 
+def fits(name: object) -> bool:
+    """Say whether providers take this name of a tool."""
+    return isinstance(name, str) and _NAME.fullmatch(name) is not None
+
+
+def provider_name(name: str, taken: Container[str] = ()) -> str:
+    """Return a name that fits and is not taken: the name itself, if it can be."""
+    made = name if fits(name) else (_OTHER.sub("_", name)[:MAX_NAME] or "_")
+    if made not in taken:
+        return made
+    return f"{made[: MAX_NAME - _DIGEST - 1]}_{digest(name)[:_DIGEST]}"
+
+
+def tools_for(definitions: Iterable[Mapping[str, Any]], shape: Shape) -> list[dict[str, Any]]:
+    """Return definitions (`name`, `description`, `parameters`) as a provider takes them. `ValueError` for no shape."""
+    if shape == "input_schema":
+        return [
+            {"name": one["name"], "description": one["description"], "input_schema": one["parameters"]}
+            for one in definitions
+        ]
+    if shape == "function":
+        parts = ("name", "description", "parameters")
+        return [{"type": "function", "function": {part: one[part] for part in parts}} for one in definitions]
+    raise ValueError("neither input_schema nor function")
+
+
 def _block(block: Message, role: object, ids: set[str]) -> list[str]:
     kind = block.get("type")
     if kind == "text":
@@ -93,6 +141,8 @@ def _block(block: Message, role: object, ids: set[str]) -> list[str]:
         else:
             ids.add(call_id)
         return problems
+    if role == "assistant" and isinstance(kind, str) and kind != "tool_result":
+        return []  # of a kind that only its provider knows
     if kind == "tool_result" and role == "user":
         return [] if _has_content(block.get("content")) else ["an empty result"]
     return [f"a block that does not belong there: {kind}"]

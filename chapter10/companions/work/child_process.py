@@ -12,8 +12,8 @@ says what it has to say in lines of JSON, and ends; it may be written in any lan
 What holds
     P1  when the job is cancelled, lost or out of time, the child is asked (SIGTERM), given `grace` seconds, and killed;
         it is waited for, and so that nothing is left behind, what it started in its own process group is killed too
-    P2  a child that ends without a result, or says something else, is `child_failed`; that is temporary, and a job that
-        kills every child runs out of attempts like any other
+    P2  a child that ends without a result, or says something else (a progress that is no count or falls, say), is
+        `child_failed`; that is temporary, and a job that kills every child runs out of attempts like any other
     P3  of what a child says only the newest progress and the first result are kept; one line is bounded by what a
         result may have
     P4  nobody but the child itself can hold up the worker: not a child that never reads its job, nor a process that it
@@ -37,9 +37,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Any, Final
 
 from chapter10.canonical import CodedError, canonical
-from chapter10.companions.interruption.process_stop import sigterm_is_a_request, stop_process
+from chapter10.companions.interruption.process_stop import MAX_SECONDS, StopError, sigterm_is_a_request, stop_process
 from chapter10.companions.work.heartbeat import AttemptOver, JobContext
-from chapter10.limits import MAX_RESULT_BYTES
+from chapter10.limits import MAX_COUNT, MAX_RESULT_BYTES, is_whole
 
 __all__ = ["ChildContext", "ChildFailed", "ChildProcess", "TemporaryChildError", "serve"]
 
@@ -61,14 +61,20 @@ class ChildProcess:
     """The `run` of a handler: starts `command` for each job and speaks with it as the module says.
 
     `command`: program and arguments, started without a shell. `grace`: seconds between SIGTERM and SIGKILL; shorter
-    than a quarter of the worker's own grace. `environment`: of the child; None: that of this process.
+    than a quarter of the worker's own grace, and at most an hour. `environment`: of the child; None: that of this
+    process.
 
-    Give the handler `temporary=(TemporaryChildError,)`.
+    Give the handler `temporary=(TemporaryChildError,)`. Raises `StopError` (`bad_input`) for a command that is no
+    list of texts or a grace that is none: found out at a cancel, it would leave the child alive.
     """
 
     def __init__(
         self, command: Sequence[str], *, grace: float = 2.0, environment: Mapping[str, str] | None = None
     ) -> None:
+        if isinstance(command, str) or not command or not all(type(word) is str for word in command):
+            raise StopError("bad_input")
+        if type(grace) not in (int, float) or not 0 <= grace <= MAX_SECONDS:
+            raise StopError("bad_input")
         self._command = list(command)
         self._grace = grace
         self._environment = None if environment is None else dict(environment)
@@ -188,7 +194,11 @@ class _Said:
             return  # it is read on, so that the child is not kept waiting by a full pipe
         counts = message.get("progress")
         if type(counts) is list and len(counts) == 2:
-            self.progress = (counts[0], counts[1])
+            done, total = counts
+            least_done, least_total = self.progress or (0, 0)
+            if not (is_whole(total, least_total, MAX_COUNT) and is_whole(done, least_done, total)):
+                raise ValueError("no progress of this attempt: it is not whole, or a count falls")
+            self.progress = (done, total)
         elif "result" in message or "error" in message:
             self.final = message
             self._complete.set()

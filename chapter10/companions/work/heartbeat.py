@@ -9,6 +9,7 @@ What holds
     H2  what the worker believes of its lease is never longer than what the store granted
     H3  an attempt past its own limit is not renewed any more, so no attempt keeps itself alive without end (C10-233)
     H4  a beat that fails because the machine does is tried again sooner; one that is refused ends the attempt
+    H5  what is told may raise what it likes: it costs no beat
 
 The thread has a connection of its own, because a connection belongs to one thread and because a handler that waits
 must not keep the lease from being renewed. Between the beats it sleeps, never longer than `pause`.
@@ -20,6 +21,7 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final, Protocol
 
 from chapter10.canonical import CodedError
@@ -93,8 +95,8 @@ class Leases(Protocol):
     def renew(self, job_id: int, attempt: int, *, now: Callable[[], float], lease: float) -> str:
         """Let the lease end later and return the state of the job."""
 
-    def fail(self, job_id: int, attempt: int, code: str, *, now: Callable[[], float], retry_after: float | None) -> str:
-        """Give the attempt up and return the state of the job."""
+    def hand_back(self, job_id: int, attempt: int, code: str, *, now: Callable[[], float]) -> str:
+        """Give the interrupted attempt up and return the state of the job."""
 
     def close(self) -> None:
         """Close the connection."""
@@ -223,10 +225,10 @@ class Heartbeat:
             state = leases.renew(held.job_id, held.attempt, now=self._clock, lease=self._lease)
         except StoreError as error:
             held.renew_at = now + self._every / 4
-            self._failed(error)
+            _tell(self._failed, error)
         except CodedError as error:
             held.end("lease_lost")
-            self._refused(held, "renew", error.code)
+            _tell(self._refused, held, "renew", error.code)
         else:
             held.lease_until = max(held.lease_until, min(now + self._lease, held.deadline))
             held.renew_at = now + self._every
@@ -236,11 +238,11 @@ class Heartbeat:
         """The handler did not stop in time: its job goes back in line, and whatever it delivers is refused."""
         self._held = None
         try:
-            leases.fail(held.job_id, held.attempt, "worker_stopped", now=self._clock, retry_after=0)
+            leases.hand_back(held.job_id, held.attempt, "worker_stopped", now=self._clock)
         except CodedError as error:  # the end of the lease does the same, later
-            self._failed(error)
+            _tell(self._failed, error)
         held.end("worker_stopped")
-        self._overrun(held)
+        _tell(self._overrun, held)
 
     def _run(self) -> None:
         _leave_signals_to_the_main_thread()
@@ -254,10 +256,15 @@ class Heartbeat:
                     pause = self.look(leases)
                 except Exception as error:  # a thread that died in silence would cost every later job its lease
                     pause = self._pause
-                    self._failed(error)
+                    _tell(self._failed, error)
         finally:
             if leases is not None:
                 leases.close()
+
+
+def _tell(callback: Callable[..., object], *said: object) -> None:
+    with suppress(Exception):  # a log on a full disk, say: whoever listens decides nothing (H5)
+        callback(*said)
 
 
 def _leave_signals_to_the_main_thread() -> None:

@@ -6,17 +6,24 @@ What it adds is what the chapter names and leaves open:
     submit_many, owner_capacity   several intents in one commit; no owner fills the queue alone
     claim_next                    the next due job, owners by turns
     renew                         a long calculation keeps its lease
-    list_jobs, wait, stats        what an owner, a caller and an operator look at
+    list_jobs, keyed, wait        what an owner and a caller look at
+    survey, stats, failed_after   what an operator looks at
+    retry                         what is dead, once more, as a job of its own
+    hand_back                     an interruption is no failure and burns no attempt
     sweep                         jobs that can no longer be run end without a worker that asks
-    prune                         results and keys have a stated life
+    release                       a job that waits for a time that was a mistake is due now
+    prune, compact, backup        results and keys have a stated life, and the file a size and a copy
+
+Of a job's progress events the newest `MAX_PROGRESS_EVENTS` stay: a reader who comes late finds a gap in `seq` and no
+wrong count.
 
 Its file is version 2 of the chapter's: a chapter's file is upgraded in place when it is opened here, and a `JobStore`
 refuses the newer file (D5). The rows are the chapter's; new are the time at which a job ended and four indexes, so that
 each query that a caller repeats costs what the live work costs, and not the history.
 
 Further codes of `JobError`: `owner_full`: no place for new work of this owner. `result_expired`: there was a result,
-and it was removed by rule. What J7 says holds after pruning too: a removed number never comes back. Processes that
-write to one file take turns (D6, see `turnstile`).
+and it was removed by rule. `not_dead`: only what failed or was cancelled is tried once more. What J7 says holds after
+pruning too: a removed number never comes back. Processes that write to one file take turns (D6, see `turnstile`).
 Source: what the chapter leaves open in its section on production (claims C10-233, C10-288 to C10-295).
 """
 
@@ -28,7 +35,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar, Final
 
 from chapter10.companions.work.turnstile import FairDatabase
-from chapter10.database import Database
+from chapter10.database import Database, StoreError
 from chapter10.jobs import (
     APPLICATION_ID,
     DEADLINE_SECONDS,
@@ -40,12 +47,17 @@ from chapter10.jobs import (
     LostLease,
     Now,
 )
-from chapter10.limits import JOB_ARGUMENTS, MAX_LIMIT, MIN_SECONDS, is_seconds, is_whole
+from chapter10.limits import JOB_ARGUMENTS, MAX_LIMIT, MAX_TEXT, MIN_SECONDS, is_seconds, is_text, is_whole
 
-__all__ = ["CLAIM_SCAN", "MIGRATIONS", "LivingStore"]
+__all__ = ["CLAIM_SCAN", "MAX_ATTEMPTS", "MAX_PROGRESS_EVENTS", "MIGRATIONS", "LivingStore"]
 
 CLAIM_SCAN: Final = 100
 """The most dead jobs that one `claim_next` buries on its way to a live one."""
+
+MAX_PROGRESS_EVENTS: Final = 1000
+"""Of one job: the newest stay; what the others said is in the counts of those that came later (claim C10-250)."""
+MAX_ATTEMPTS: Final = 1000
+"""Of one submission; with the bound above, the events of one job are bounded."""
 
 _LIVE: Final = "state IN ('queued', 'running', 'cancel_requested')"
 _DUE: Final = "coalesce(lease_until, ready_at)"
@@ -73,6 +85,8 @@ MIGRATIONS: Final = (
 """Version 1 is the chapter's store. Version 2 knows when a job ended, so that old ones can be removed,
 and finds the next due job, the last claim and an owner's latest jobs by an index."""
 
+_SHOWN: Final = ("id", "state", "attempt", "done", "total", "error")
+_INTENT: Final = "SELECT intent FROM jobs WHERE id = ?"
 _SELECT_KEY: Final = "SELECT id, intent FROM jobs WHERE owner = ? AND action_key = ?"
 _INSERT_JOB: Final = (
     "INSERT INTO jobs (owner, action_key, intent, max_attempts, deadline, ready_at, state, attempt, done, total)"
@@ -88,11 +102,39 @@ _DEAD: Final = (
     f"{_SELECT_LIVE} AND (deadline <= ? OR (lease_until <= ?"
     " AND (state = 'cancel_requested' OR attempt >= max_attempts))) LIMIT ?"
 )
+_DAMAGED: Final = (
+    f"{_SELECT_LIVE} AND (typeof(attempt) <> 'integer' OR typeof(max_attempts) <> 'integer'"
+    " OR typeof(done) <> 'integer' OR typeof(total) <> 'integer' OR typeof(owner) <> 'text'"
+    " OR attempt NOT BETWEEN 0 AND max_attempts OR done NOT BETWEEN 0 AND total"
+    " OR typeof(deadline) NOT IN ('integer', 'real') OR typeof(ready_at) NOT IN ('integer', 'real')"
+    " OR typeof(lease_until) NOT IN ('integer', 'real', 'null')) LIMIT ?"
+)
+"""Live rows that are not sound (`Job.is_sound`): a text in a time is never due, so no claim meets it."""
+_COUNTED: Final = "typeof(done) = 'integer' AND typeof(total) = 'integer' AND done BETWEEN 0 AND total"
+_SET_ASIDE: Final = (
+    "UPDATE jobs SET state = 'failed', error = 'damaged', lease_until = NULL, ended_at = :now, attempt = :claims,"
+    " max_attempts = max(:claims, 1, CASE typeof(max_attempts) WHEN 'integer' THEN max_attempts ELSE 0 END),"
+    f" done = CASE WHEN {_COUNTED} THEN done ELSE 0 END, total = CASE WHEN {_COUNTED} THEN total ELSE 0 END,"
+    " deadline = CASE WHEN typeof(deadline) IN ('integer', 'real') THEN deadline ELSE :now END,"
+    " ready_at = CASE WHEN typeof(ready_at) IN ('integer', 'real') THEN ready_at ELSE :now END WHERE id = :id"
+)
+_CLAIMS: Final = "SELECT count(*) FROM events WHERE job_id = ? AND kind = 'running'"
+_TOO_OLD: Final = "SELECT seq FROM events WHERE job_id = ? AND kind = 'progress' ORDER BY seq DESC LIMIT 1 OFFSET ?"
+_SURVEYED: Final = (*_SHOWN, "owner", "action_key", "kind", "deadline", "submitted", "started", "ended")
+_TOOL: Final = "CASE WHEN json_valid(intent) THEN json_extract(intent, '$.tool') END"
+_SURVEY: Final = (
+    f"SELECT {', '.join(_SHOWN)}, owner, action_key, tool, deadline, submitted, started, ended_at FROM"
+    f" (SELECT *, {_TOOL} AS tool,"
+    " (SELECT at FROM events WHERE job_id = jobs.id ORDER BY seq LIMIT 1) AS submitted,"
+    " (SELECT at FROM events WHERE job_id = jobs.id AND kind = 'running' ORDER BY seq DESC LIMIT 1) AS started"
+    " FROM jobs)"
+)
 _ENDED: Final = "SELECT id FROM jobs WHERE ended_at IS NOT NULL AND ended_at < ? ORDER BY ended_at, id LIMIT ?"
 _KEPT: Final = "SELECT job_id FROM receipts WHERE data IS NOT NULL AND ended_at < ? ORDER BY ended_at, job_id LIMIT ?"
 _STATS: Final = (
     "SELECT owner, sum(state = 'queued'), sum(state = 'running'), sum(state = 'cancel_requested'),"
-    f" sum(lease_until <= ?), min({_DUE}) FROM jobs WHERE {_LIVE} GROUP BY owner ORDER BY owner"
+    f" sum(lease_until <= ?), min(CASE WHEN typeof({_DUE}) IN ('integer', 'real') THEN {_DUE} END)"
+    f" FROM jobs WHERE {_LIVE} GROUP BY owner ORDER BY owner"
 )
 
 
@@ -104,6 +146,7 @@ class LivingStore(JobStore):
 
     _arguments: ClassVar = {
         **JOB_ARGUMENTS,
+        "max_attempts": (lambda value: is_whole(value, 1, MAX_ATTEMPTS), f"a whole number from 1 to {MAX_ATTEMPTS}"),
         "owner_capacity": (lambda value: value is None or is_whole(value, 1), "a whole number from 1"),
         "before": (lambda value: value is None or is_whole(value, 0), "a whole number from 0"),
         "timeout": (is_seconds, "a number of seconds"),
@@ -196,6 +239,60 @@ class LivingStore(JobStore):
                 ids[key] = job_id
             return [ids[key] for key, _ in prepared]
 
+    def retry(
+        self,
+        job_id: int,
+        *,
+        now: Now,
+        by: str,
+        why: str,
+        deadline: float | None = None,
+        max_attempts: int = 3,
+        capacity: int = 20,
+    ) -> int:
+        """Store the intent of a job that failed or was cancelled once more, and return the id of the new job.
+
+        The old job stays as it ended (J2); the new one has the same owner and the key `retry of job ID`, so that a
+        repeat gives the same job. Its first event says `{retry_of, by, why}`: both are short texts for those who read
+        events, and no place for arguments. The rest is as for `submit`. Raises `JobError`: `not_found`, `not_dead`
+        (the job lives or has succeeded), `bad_input`, `queue_full`, `key_conflict`.
+        """
+        self._check(job_id=job_id, now=now, deadline=deadline, max_attempts=max_attempts, capacity=capacity)
+        self._check(code=by)
+        self._check(code=why)
+        with self._database.write() as db:
+            moment, job = self._read(now), self._find(db, job_id)
+            if job.state not in ("failed", "cancelled"):
+                raise JobError("not_dead", f"the job is {job.state}")
+            key, intent = f"retry of job {job_id}", db.execute(_INTENT, (job_id,)).fetchone()[0]
+            known = db.execute(_SELECT_KEY, (job.owner, key)).fetchone()
+            if known is not None:
+                if known[1] != intent:
+                    raise JobError("key_conflict")
+                return int(known[0])
+            end = moment + DEADLINE_SECONDS if deadline is None else deadline
+            if moment >= end:
+                raise JobError("bad_input", "the deadline has passed already")
+            if db.execute(_COUNT_LIVE).fetchone()[0] >= capacity:
+                raise JobError("queue_full")
+            again = db.execute(_INSERT_JOB, (job.owner, key, intent, max_attempts, end, moment)).lastrowid
+            assert again is not None
+            self._tell(db, again, 0, "queued", {"retry_of": job_id, "by": by, "why": why}, moment)
+            return again
+
+    def keyed(self, owner: str, prefix: str, *, limit: int = 50) -> list[dict[str, Any]]:
+        """Return an owner's jobs whose key begins with `prefix`, in the order of the keys, as `get` shows them.
+
+        Raises `JobError` (`bad_input`).
+        """
+        self._check(owner=owner, action_key=prefix, limit=limit)
+        rows = self._database.rows(
+            f"SELECT {', '.join(_SHOWN)} FROM jobs WHERE owner = ? AND action_key >= ? AND action_key < ?"
+            " ORDER BY action_key LIMIT ?",
+            (owner, prefix, prefix + "\U0010ffff", limit),
+        )
+        return [dict(zip(_SHOWN, row, strict=True)) for row in rows]
+
     def result(self, owner: str, job_id: int) -> dict[str, Any]:
         """Return `{artifact_id, sha256, data}` as `JobStore.result` does; `result_expired` where it was removed."""
         try:
@@ -218,6 +315,40 @@ class LivingStore(JobStore):
             (owner, 2**63 - 1 if before is None else before, limit),
         )
         return [dict(zip(names, row, strict=True)) for row in rows]
+
+    def survey(
+        self,
+        *,
+        owner: str | None = None,
+        state: str | None = None,
+        kind: str | None = None,
+        since: float | None = None,
+        before: int | None = None,
+        limit: int = 50,
+    ) -> list[dict[str, Any]]:
+        """Return jobs for an operator, the newest first: what `get` shows, and owner, key, kind, deadline and times.
+
+        `owner`, `state`, `kind` (the tool), `since` (submitted then or later): None for any. `before`: with a smaller
+        id. The times are `submitted`, `started` (the last claim) and `ended`, None where it has not come to that. What
+        fits no filter is walked over. A row that is damaged is shown as it is. Raises `JobError` (`bad_input`).
+        """
+        self._check(before=before, limit=limit, deadline=since)
+        for text in (owner, state, kind):
+            self._check(owner="any" if text is None else text)
+        wanted = {"owner = ?": owner, "state = ?": state, "tool = ?": kind, "submitted >= ?": since, "id < ?": before}
+        chosen = {test: value for test, value in wanted.items() if value is not None}
+        where = " AND ".join(("1", *chosen))
+        rows = self._database.rows(f"{_SURVEY} WHERE {where} ORDER BY id DESC LIMIT ?", (*chosen.values(), limit))
+        return [dict(zip(_SURVEYED, row, strict=True)) for row in rows]
+
+    def newest_event(self) -> int:
+        """Return the highest `seq` of any job, 0 where there is none."""
+        return int(self._database.row("SELECT coalesce(max(seq), 0) FROM events")[0])
+
+    def failed_after(self, seq: int) -> int:
+        """Return how many jobs of any owner have failed after an event. Raises `JobError` (`bad_input`)."""
+        self._check(after=seq)
+        return int(self._database.row("SELECT count(*) FROM events WHERE seq > ? AND kind = 'failed'", (seq,))[0])
 
     def wait(
         self,
@@ -254,20 +385,22 @@ class LivingStore(JobStore):
         at most one claim for each other owner that has due work. (A `claim` by id counts as its owner's turn, and
         pruning the last claim gives the turn back to the one before.) Jobs found dead on the way are ended as in
         `claim`, at most `CLAIM_SCAN` a call (if that many were dead, None comes back although more may be due: call
-        again). Raises `JobError` (`bad_input`).
+        again), and so are rows that no store has written: `failed`, with `damaged`. Raises `JobError` (`bad_input`).
         """
         self._check(now=now, lease=lease)
         with self._database.write() as db:
             moment = self._read(now)
-            last = db.execute(_LAST_CLAIM).fetchone()
-            turn = last[0] if last else ""
+            last = _readable(db, _LAST_CLAIM, ())
+            turn = last[0][0] if last and is_text(last[0][0], MAX_TEXT) else ""
             for _ in range(CLAIM_SCAN):
                 # The owners after the last one first, and when nothing is due there, from the start.
-                row = db.execute(_NEXT_DUE, (turn, moment)).fetchone() or db.execute(_NEXT_DUE, ("", moment)).fetchone()
-                if row is None:
+                rows = _readable(db, _NEXT_DUE, (turn, moment)) or _readable(db, _NEXT_DUE, ("", moment))
+                if not rows:
                     return None
-                job = Job._make(row)
-                if self._bury(db, job, moment) is None:
+                job = Job._make(rows[0])
+                if not job.is_sound():  # guard: damaged
+                    self._set_aside(db, job.id, moment)
+                elif self._bury(db, job, moment) is None:
                     end = min(moment + lease, job.deadline)
                     attempt = job.attempt + 1
                     self._move(
@@ -304,29 +437,52 @@ class LivingStore(JobStore):
                 db.execute("UPDATE jobs SET lease_until = ? WHERE id = ?", (end, job_id))
             return job.state
 
+    def hand_back(self, job_id: int, attempt: int, code: str, *, now: Now) -> str:
+        """Give up an attempt that was interrupted, and return the state that the job has then.
+
+        A worker that is asked to leave is no failure of the job: it is due at once, and its budget grows by the attempt
+        that was taken, up to `MAX_ATTEMPTS` in all, so that attempts still only rise (J3). A repeat changes nothing.
+        Raises as `fail` does.
+        """
+        self._check(job_id=job_id, attempt=attempt, code=code, now=now)
+        with self._database.write() as db:
+            moment, job = self._read(now), self._find(db, job_id)
+            if (job.state, job.attempt, job.error) == ("queued", attempt, code):
+                return "queued"
+            state = self._may_write(db, job, attempt, moment)
+            if state != "running":
+                return state
+            most = max(job.max_attempts, min(job.max_attempts + 1, MAX_ATTEMPTS))
+            if attempt >= most:
+                return self._end(db, job, "failed", moment, code)
+            queued = {"max_attempts": most, "ready_at": moment, "lease_until": None, "done": 0, "total": 0}
+            return self._move(db, job, "queued", moment, **queued, error=code)
+
     # Upkeep ----------------------------------------------------------------------------------
 
     def sweep(self, *, now: Now, limit: int = 100) -> dict[str, int]:
         """End the jobs that can no longer be run, without a worker having to ask for them.
 
         Past the deadline: `deadline_exceeded`. Lease over after the last attempt: `attempts_exhausted`. Lease over
-        after a cancel request: `cancelled`. Returns how many of each, and `skipped`: rows that the database refused to
-        change. They do not hold up the others, up to `MAX_LIMIT` of them. At most `limit` jobs are ended a call, in one
-        transaction. Reads the live jobs only.
+        after a cancel request: `cancelled`. A row that no store has written: `damaged`. Returns how many of each, and
+        `skipped`: rows that the database refused to change. They do not hold up the others, up to `MAX_LIMIT` of them.
+        At most `limit` jobs are ended a call, in one transaction. Reads the live jobs only.
 
         Raises `JobError` (`bad_input`). Source: claim C10-291 (what the chapter leaves open).
         """
         self._check(limit=limit, now=now)
-        counts = {"deadline_exceeded": 0, "attempts_exhausted": 0, "cancelled": 0, "skipped": 0}
+        counts = {"deadline_exceeded": 0, "attempts_exhausted": 0, "cancelled": 0, "damaged": 0, "skipped": 0}
         with self._database.write() as db:
             moment = self._read(now)
-            dead = db.execute(_DEAD, (moment, moment, limit + MAX_LIMIT)).fetchall()
-            for job in map(Job._make, dead):
+            dead = _readable(db, _DAMAGED, (limit + MAX_LIMIT,))
+            dead += _readable(db, _DEAD, (moment, moment, limit + MAX_LIMIT))
+            for job in {row[0]: Job._make(row) for row in dead}.values():
                 if sum(counts.values()) - counts["skipped"] == limit:
                     break
                 db.execute("SAVEPOINT one_job")
                 try:
-                    counts[self._bury(db, job, moment) or "skipped"] += 1
+                    ended = self._bury(db, job, moment) if job.is_sound() else self._set_aside(db, job.id, moment)
+                    counts[ended or "skipped"] += 1
                 except sqlite3.IntegrityError:
                     db.execute("ROLLBACK TO one_job")
                     counts["skipped"] += 1
@@ -356,6 +512,54 @@ class LivingStore(JobStore):
             db.executemany("UPDATE receipts SET data = NULL WHERE job_id = ?", stale)
         return {"results": len(stale), "keys": len(gone)}
 
+    def release(self, job_id: int, *, now: Now) -> bool:
+        """Let a live job be due now, whatever it waits for; say whether it was waiting.
+
+        For an operator, after a clock was set back: a job waits for the moment at which it was submitted or may be
+        tried again, and a held one for the end of its lease. Whoever holds it loses it, as at the end of a lease, and
+        what he delivers is refused. Raises `JobError`: `not_found`, `bad_input`.
+        """
+        self._check(job_id=job_id, now=now)
+        with self._database.write() as db:
+            moment, job = self._read(now), self._find(db, job_id)
+            waits = job.lease_until if job.lease_until is not None else job.ready_at
+            if job.state in FINAL_STATES or waits <= moment:
+                return False
+            column = "ready_at" if job.lease_until is None else "lease_until"
+            db.execute(f"UPDATE jobs SET {column} = ? WHERE id = ?", (moment, job_id))
+            return True
+
+    def compact(self) -> dict[str, int]:
+        """Give the room of what was pruned back to the disk; return `{before, after}`, bytes of the file.
+
+        It writes the file anew, with as much free room on the disk, and holds up every writer meanwhile.
+        """
+        before = self._bytes()
+        self._database.row("VACUUM")
+        self._database.row("PRAGMA wal_checkpoint(TRUNCATE)")
+        return {"before": before, "after": self._bytes()}
+
+    def backup(self, target: str | os.PathLike[str]) -> int:
+        """Write a copy of the store as it is at one moment to a new file, while others work; return its bytes.
+
+        It is a store that can be opened as it is. Raises `StoreError` (`store_unavailable`): the file is there already,
+        or it cannot be written, and then nothing is left of it.
+        """
+        try:
+            name = os.fsdecode(target)
+            open(name, "xb").close()
+        except (OSError, TypeError, ValueError) as error:
+            raise StoreError("store_unavailable", "the target is there already, or cannot be made") from error
+        try:
+            self._database.row("VACUUM INTO ?", (name,))
+            return os.path.getsize(name)
+        except BaseException:
+            os.unlink(name)
+            raise
+
+    def _bytes(self) -> int:
+        return int(self._database.row("PRAGMA page_count")[0] * self._database.row("PRAGMA page_size")[0])
+
     def stats(self, *, now: Now) -> dict[str, dict[str, Any]]:
         """Return, for each owner with live work, `{queued, running, cancel_requested, expired, oldest_wait}`.
 
@@ -365,12 +569,12 @@ class LivingStore(JobStore):
         self._check(now=now)
         moment = self._read(now)
         return {
-            owner: {
+            owner if type(owner) is str else repr(owner): {
                 "queued": queued,
                 "running": running,
                 "cancel_requested": asked,
                 "expired": expired or 0,
-                "oldest_wait": moment - due if due <= moment else None,
+                "oldest_wait": moment - due if due is not None and due <= moment else None,
             }
             for owner, queued, running, asked, expired, due in self._database.rows(_STATS, (moment,))
         }
@@ -402,6 +606,23 @@ class LivingStore(JobStore):
         self._end(db, job, "failed", now, reason)
         return reason
 
+    def _set_aside(self, db: sqlite3.Connection, job_id: int, now: float) -> str:
+        """End a job whose row is damaged, so that it stops nobody; what the log still knows of it is put back."""
+        claims = db.execute(_CLAIMS, (job_id,)).fetchone()[0]
+        db.execute(_SET_ASIDE, {"now": now, "claims": claims, "id": job_id})
+        self._tell(db, job_id, claims, "failed", {"error": "damaged"}, now)
+        return "damaged"
+
+    def _tell(
+        self, db: sqlite3.Connection, job_id: int, attempt: int, kind: str, detail: object, now: float | None
+    ) -> None:
+        """Write an event; of a job's progress the newest `MAX_PROGRESS_EVENTS` stay, so no log grows for ever."""
+        super()._tell(db, job_id, attempt, kind, detail, now)
+        if kind == "progress":
+            old = db.execute(_TOO_OLD, (job_id, MAX_PROGRESS_EVENTS)).fetchone()
+            if old is not None:
+                db.execute("DELETE FROM events WHERE seq = ?", old)
+
     def _move(self, db: sqlite3.Connection, job: Job, state: str, now: float | None, **columns: Any) -> str:
         """Give a job another state as the chapter's store does, and note when it ended."""
         if state in FINAL_STATES:
@@ -409,3 +630,17 @@ class LivingStore(JobStore):
             if state == "succeeded":
                 db.execute("UPDATE receipts SET ended_at = ? WHERE job_id = ?", (now, job.id))
         return super()._move(db, job, state, now, **columns)
+
+
+def _readable(db: sqlite3.Connection, sql: str, parameters: tuple[object, ...]) -> list[Any]:
+    """Return all rows of a query; bytes that are no UTF-8 stand in them as lone surrogates, so the row is not sound."""
+    try:
+        return db.execute(sql, parameters).fetchall()
+    except sqlite3.OperationalError as error:
+        if not str(error).startswith("Could not decode"):
+            raise
+    try:
+        db.text_factory = lambda raw: raw.decode("utf-8", "surrogateescape")
+        return db.execute(sql, parameters).fetchall()
+    finally:
+        db.text_factory = str

@@ -44,6 +44,8 @@ comes to those that wait longest rather than to anybody.
 
     D6  Of several processes that write, none is left out for long: they take turns, where the system has the locks
         for it, and who got none within a second asks again every second. D1 to D5 hold without that.
+    D7  A file that was removed or replaced while it was open is named (`store_unavailable`, `replaced`) by the next
+        call, and nothing is written to what nobody finds any more. WAL is asked for at every opening, not once.
 
 Measured on two cores with `python -m chapter10 benchmark --area jobs`, which tells the figures.
 Source: the chapter's section on job state in the database (claim C10-153) and what it leaves open.
@@ -57,7 +59,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from chapter10.database import BUSY_SECONDS, Database, Transaction, is_busy
+from chapter10.database import BUSY_SECONDS, Database, StoreError, Transaction, is_busy
 
 try:
     import fcntl
@@ -90,9 +92,9 @@ LONGEST_REST_SECONDS: Final = 60.0
 SLICE_SECONDS: Final = 0.004
 """For how long a process that has had its turn may come again without another."""
 
-_NO_FILE: Final = (":memory:", b":memory:")
 _PIECE_SECONDS: Final = 1.0
 """How long SQLite waits at a time for who has no turn; then the turn is asked for again."""
+_JOURNAL_TRIES: Final = 100
 _NEVER: Final = float("-inf")
 _TRY: Final = 2 | 4  # LOCK_EX | LOCK_NB, the same numbers on every system that has `flock`
 _FREE: Final = 8  # LOCK_UN
@@ -258,27 +260,22 @@ class Turnstile:
 class FairTransaction(Transaction):
     """A transaction that takes its turn before `BEGIN IMMEDIATE` and lets the next one in after its end.
 
-    `busy_seconds`: how long it waits for the lock; `clock` measures that.
+    `busy_seconds`: how long it waits for the lock; `clock` measures that. `check()` is called with the lock in hand.
     """
 
     def __init__(
         self,
-        connection: sqlite3.Connection,
+        database: Database,
         turnstile: Turnstile,
         busy_seconds: float,
         clock: Callable[[], float] = time.monotonic,
+        check: Callable[[], object] = lambda: None,
     ) -> None:
-        super().__init__(connection)
+        super().__init__(database)
+        self._check = check
         self._turnstile = turnstile
         self._busy_seconds = busy_seconds
         self._clock = clock
-
-    def __enter__(self) -> sqlite3.Connection:
-        try:
-            return super().__enter__()
-        except BaseException:
-            self._turnstile.leave()
-            raise
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         try:
@@ -286,7 +283,17 @@ class FairTransaction(Transaction):
         finally:
             self._turnstile.leave()
 
+    def _rollback(self, error: BaseException) -> None:
+        try:
+            super()._rollback(error)
+        finally:
+            self._turnstile.leave()
+
     def _begin(self) -> None:
+        self._take_lock()
+        self._check()  # with the lock: what was true before the wait may not be so any more
+
+    def _take_lock(self) -> None:
         if self._turnstile.enter():
             super()._begin()
             return
@@ -298,7 +305,7 @@ class FairTransaction(Transaction):
             while True:
                 left = max(0.0, until - self._clock())
                 seconds = left if let_in else min(left, _PIECE_SECONDS)
-                self._connection.execute(f"PRAGMA busy_timeout={round(seconds * 1000)}")
+                self._database.connection.execute(f"PRAGMA busy_timeout={round(seconds * 1000)}")
                 try:
                     super()._begin()
                     return
@@ -308,7 +315,7 @@ class FairTransaction(Transaction):
                 self._turnstile.leave()
                 let_in = self._turnstile.enter()
         finally:
-            self._connection.execute(f"PRAGMA busy_timeout={round(self._busy_seconds * 1000)}")
+            self._database.connection.execute(f"PRAGMA busy_timeout={round(self._busy_seconds * 1000)}")
 
 
 class FairDatabase(Database):
@@ -325,12 +332,23 @@ class FairDatabase(Database):
         migrations: Sequence[str],
         busy_seconds: float = BUSY_SECONDS,
     ) -> None:
-        self._path, self._busy_seconds = path, busy_seconds
+        self._busy_seconds = busy_seconds
+        self._file: tuple[int, int] | None = None  # device and number of the file; None: not known, or in memory
         super().__init__(path, application_id=application_id, migrations=migrations, busy_seconds=busy_seconds)
 
     def write(self) -> FairTransaction:
         """Return a context manager for one durable write transaction, with a turn. Raises as `Database.write` does."""
-        return FairTransaction(self.connection, self._turnstile, self._busy_seconds)
+        return FairTransaction(self, self._turnstile, self._busy_seconds, check=self._check_file)
+
+    def row(self, sql: str, parameters: Sequence[object] = ()) -> Any:
+        """Return the first row of a query, or None. Raises as `Database.row` does."""
+        self._check_file()
+        return super().row(sql, parameters)
+
+    def rows(self, sql: str, parameters: Sequence[object] = ()) -> list[Any]:
+        """Return all rows of a query. Raises as `Database.rows` does."""
+        self._check_file()
+        return super().rows(sql, parameters)
 
     def close(self) -> None:
         """Close the connection and give the turn's files back. Raises as `Database.close` does."""
@@ -338,15 +356,43 @@ class FairDatabase(Database):
         self._turnstile.close()
 
     def _prepare(self, application_id: int, migrations: Sequence[str]) -> None:
-        name = os.fspath(self._path)
-        self._turnstile = Turnstile(None if name in _NO_FILE else os.fsdecode(name), self._busy_seconds)
+        self._turnstile = Turnstile(None if self.path == ":memory:" else self.path, self._busy_seconds)
         super()._prepare(application_id, migrations)
+        self._keep_journal()
+        self._file = _file_at(self.path)
+
+    def _keep_journal(self) -> None:
+        """Ask for WAL where the file has lost it: a copy made by `VACUUM INTO` has the rollback journal."""
+        for _ in range(_JOURNAL_TRIES):
+            if super().row("PRAGMA journal_mode")[0] not in ("delete", "truncate", "persist"):
+                return
+            try:
+                super().row("PRAGMA journal_mode=WAL")
+                return
+            except StoreError as error:
+                if error.code != "store_busy":  # read-only: it stays as it is
+                    return
+            with self.write():  # SQLite does not wait above; this does
+                pass
+
+    def _check_file(self) -> None:
+        """Raise `StoreError` where the path is not this file any more: what is written here would be nowhere (D7)."""
+        if self._file is not None and _file_at(self.path) != self._file:
+            raise StoreError("store_unavailable", "replaced: the file was removed, or another one lies at its path")
 
 
 def _lock(descriptor: int, operation: int) -> None:
     """Raise `BlockingIOError` when another one has the lock."""
     assert _flock is not None
     _flock(descriptor, operation)
+
+
+def _file_at(path: str) -> tuple[int, int] | None:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 def _has_a_name(descriptor: int) -> bool:

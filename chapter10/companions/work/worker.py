@@ -19,10 +19,13 @@ What holds
         then its checkpoints raise and it is put back in line. A handler that does not look is put back by the
         heartbeat after three quarters of the grace, and `overrun` is called.
     W7  Every job comes to an end: an attempt counts from its claim, so a job that kills its workers uses them up.
+    W8  What `observe` and `overrun` raise is dropped. A store that is busy, for however long, is asked again; one whose
+        file was removed or replaced ends the worker by name.
 
-A job that is put back on its last attempt ends as `failed` with `worker_stopped`, because attempts are never given
-back (J3). All workers of one file should know the same operations: a job that a worker has no handler for is put back
-to be tried again, and ends as `no_handler` after its last attempt.
+A job that is put back because its worker leaves has lost nothing by it: its budget grows by that attempt (see
+`LivingStore.hand_back`), since attempts are never given back (J3). All workers of one file should know the same
+operations: a job that a worker has no handler for is put back to be tried again, and ends as `no_handler` after its
+last attempt.
 
 What it does not do: it does not undo what a handler did outside the store, and it cannot stop a handler that never
 looks (see `companions.work.child_process` for that). A context belongs to the thread that runs the handler.
@@ -33,11 +36,11 @@ C10-214, C10-226 to C10-233, C10-250, C10-292, C10-294).
 
 from __future__ import annotations
 
-import json
 import os
 import random as chance
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -45,8 +48,9 @@ from chapter10.canonical import CodedError
 from chapter10.companions.retrying.retry import backoff_ms
 from chapter10.companions.work.heartbeat import BEATS_PER_LEASE, AttemptOver, Heartbeat, Held, JobContext
 from chapter10.companions.work.living_store import MIGRATIONS, LivingStore
+from chapter10.companions.work.turnstile import FairDatabase
 from chapter10.companions.work.worker_log import WorkerLog, log_path
-from chapter10.database import Database, StoreError
+from chapter10.database import StoreError
 from chapter10.jobs import APPLICATION_ID, JobError
 from chapter10.limits import MAX_COUNT, MAX_TEXT, MIN_SECONDS
 
@@ -57,16 +61,18 @@ LOOK_SECONDS: Final = 0.1
 _MOST_SECONDS: Final = 24 * 60 * 60.0
 _NAP_SECONDS: Final = 0.5
 """An idle worker that is asked to leave does so within this time, however seldom it looks for jobs."""
+_BUSY_SECONDS: Final = 1.0
+"""How long the main thread may stand in SQLite, which hears no signal; a busy store is asked again."""
 _LOG_BUSY_SECONDS: Final = 1.0
 """A statistic is not worth a longer wait; the heartbeat waits with it."""
 
 _LIVE: Final = "state IN ('queued', 'running', 'cancel_requested')"
-_JOB: Final = "SELECT owner, intent, deadline FROM jobs WHERE id = ?"
+_JOB: Final = "SELECT owner, deadline FROM jobs WHERE id = ?"
 _STATE: Final = "SELECT state, attempt FROM jobs WHERE id = ?"
-_NEXT_DUE: Final = f"SELECT min(coalesce(lease_until, ready_at)) FROM jobs WHERE {_LIVE}"
-
-_GIVEN_UP: Final = frozenset({"attempt_limit_exceeded", "worker_stopped"})
-"""Ends of an attempt after which the job may be tried again."""
+_DUE: Final = "coalesce(lease_until, ready_at)"
+_NEXT_DUE: Final = (  # how many are live, and when the next is due; a time that is damaged is none
+    f"SELECT count(*), min(CASE WHEN typeof({_DUE}) IN ('integer', 'real') THEN {_DUE} END) FROM jobs WHERE {_LIVE}"
+)
 
 
 class WorkerError(CodedError, ValueError):
@@ -263,6 +269,8 @@ class Worker:
         for tool, handler in handlers.items():
             if type(tool) is not str or type(handler) is not Handler:
                 raise WorkerError("bad_worker", "the handlers do not map names to handlers")
+        if path in (":memory:", b":memory:"):
+            raise WorkerError("bad_worker", "what lies in memory belongs to one connection; a worker needs a file")
         for seconds, what in ((lease, "lease"), (poll, "poll"), (grace, "grace")):
             _seconds(seconds, what, "bad_worker")
         if type(progress_every) not in (int, float) or progress_every != 0:
@@ -283,11 +291,13 @@ class Worker:
         self._observe = observe
         self._on_overrun = overrun
         self._stop_at: float | None = None
-        self._store = LivingStore(path)  # it refuses what is no path
+        self._store = LivingStore(path, busy_seconds=_BUSY_SECONDS)  # it refuses what is no path
         self._path = os.fspath(path)
         try:
             # For looking: it sees the commits of everybody, of this worker's other connections too.
-            self._look = Database(path, application_id=APPLICATION_ID, migrations=MIGRATIONS)
+            self._look = FairDatabase(
+                path, application_id=APPLICATION_ID, migrations=MIGRATIONS, busy_seconds=_BUSY_SECONDS
+            )
         except BaseException:
             self._store.close()
             raise
@@ -332,13 +342,19 @@ class Worker:
             self._heartbeat.start()
         try:
             while self._stop_at is None and (jobs is None or made < jobs):
-                version = self._version()  # before the claim: what is committed after it, is news
-                if self.run_once() is not None:
-                    made += 1
-                elif drain and self._look.row(_NEXT_DUE)[0] is None:
-                    break
-                else:
-                    self._wait_for_work(version)
+                try:
+                    version = self._version()  # before the claim: what is committed after it, is news
+                    if self.run_once() is not None:
+                        made += 1
+                    elif drain and self._look.row(_NEXT_DUE)[0] == 0:
+                        break
+                    else:
+                        self._wait_for_work(version)
+                except StoreError as error:
+                    if error.code != "store_busy":
+                        raise
+                    self._note("store_trouble", 0, 0, error.code, error)
+                    self._nap()
         finally:
             self._heartbeat.stop()
         return made
@@ -360,26 +376,27 @@ class Worker:
         if claimed is None:
             return None
         job_id, attempt = claimed
-        row = self._look.row(_JOB, (job_id,))
+        held = self._held(job_id, attempt, started, "", started + self._lease, None)  # until its row is read
+        row = self._insist(held, lambda: self._look.row(_JOB, (job_id,)))
         if row is None:  # its lease was over and it was pruned before we looked
             return Outcome(job_id, attempt, "lost", "not_found")
-        owner, text, deadline = row
-        intent = json.loads(text)
+        owner, deadline = row
+        try:
+            intent = self._insist(held, lambda: self._store.intent(job_id))
+        except StoreError as error:
+            if not error.reason.startswith("damaged"):
+                raise
+            intent = {"tool": None, "version": None}  # no handler's; nobody is ever able to read it
         handler = self._handlers.get(intent["tool"])
         if handler is not None and handler.version != intent["version"]:
             handler = None
-        held = Held(
-            job_id,
-            attempt,
-            owner=owner,
-            started=started,
-            lease=self._lease,
-            deadline=deadline,
-            limit=None if handler is None else handler.limit,
-            renew_every=self._every,
-        )
+        limit = None if handler is None else handler.limit
+        held = self._held(job_id, attempt, started, owner, deadline, limit)
         self._note("claimed", job_id, attempt)
-        outcome = self._attempt(held, handler, _Context(self, held, intent["args"]))
+        if "args" in intent:
+            outcome = self._attempt(held, handler, _Context(self, held, intent["args"]))
+        else:
+            outcome = self._fail(held, "damaged")
         self._note(outcome.state, job_id, attempt, outcome.code or "")
         return outcome
 
@@ -389,6 +406,12 @@ class Worker:
             self._stop_at = self.clock()
 
     # One attempt -----------------------------------------------------------------------------
+
+    def _held(
+        self, job_id: int, attempt: int, started: float, owner: str, deadline: float, limit: float | None
+    ) -> Held:
+        settings: dict[str, Any] = {"lease": self._lease, "renew_every": self._every}
+        return Held(job_id, attempt, owner=owner, started=started, deadline=deadline, limit=limit, **settings)
 
     def _attempt(self, held: Held, handler: Handler | None, context: _Context) -> Outcome:
         try:
@@ -418,7 +441,7 @@ class Worker:
             self._last_word(context)
             return self._fail(held, _code_of(error), again=isinstance(error, handler.temporary))
         except BaseException:  # Ctrl-C or an exit: the job is not to blame
-            self._fail(held, "worker_stopped", again=True, at_once=True)
+            self._fail(held, "worker_stopped", interrupted=True)
             raise
         return self._deliver(held, result)
 
@@ -439,17 +462,16 @@ class Worker:
         if code == "lease_lost":
             return Outcome(held.job_id, held.attempt, "lost", code)  # the call that found it out is in the log
         self._last_word(context)
-        return self._fail(held, code, again=code in _GIVEN_UP, at_once=code == "worker_stopped")
+        return self._fail(held, code, again=code == "attempt_limit_exceeded", interrupted=code == "worker_stopped")
 
-    def _fail(self, held: Held, code: str, *, again: bool = False, at_once: bool = False) -> Outcome:
-        retry_after = None
-        if again:
-            retry_after = 0.0 if at_once else self._backoff.seconds(held.attempt, self._random)
+    def _fail(self, held: Held, code: str, *, again: bool = False, interrupted: bool = False) -> Outcome:
+        retry_after = self._backoff.seconds(held.attempt, self._random) if again else None
+        job: dict[str, Any] = {"job_id": held.job_id, "attempt": held.attempt, "code": code, "now": self.clock}
         try:
-            state = self._insist(
-                held,
-                lambda: self._store.fail(held.job_id, held.attempt, code, now=self.clock, retry_after=retry_after),
-            )
+            if interrupted:
+                state = self._insist(held, lambda: self._store.hand_back(**job))
+            else:
+                state = self._insist(held, lambda: self._store.fail(**job, retry_after=retry_after))
         except JobError as error:
             return self._lost(held, "fail", error)
         return Outcome(held.job_id, held.attempt, state, code)
@@ -528,7 +550,10 @@ class Worker:
     # Waiting, looking, telling ---------------------------------------------------------------
 
     def _wait_for_work(self, version: int) -> None:
-        due = self._look.row(_NEXT_DUE)[0]
+        live, due = self._look.row(_NEXT_DUE)
+        if live and due is None:  # damaged, all of them: no claim ever meets them
+            self._store.sweep(now=self.clock)
+            return
         while self._stop_at is None and (due is None or self.clock() < due):
             self._nap()
             if self._version() != version:
@@ -563,7 +588,8 @@ class Worker:
 
     def _note(self, kind: str, job_id: int, attempt: int, detail: str = "", error: BaseException | None = None) -> None:
         if self._observe is not None:
-            self._observe(Note(kind, job_id, attempt, detail, error))
+            with suppress(Exception):  # whoever listens decides nothing and costs no job (W8)
+                self._observe(Note(kind, job_id, attempt, detail, error))
 
 
 def _is_kind_of_exception(value: object) -> bool:

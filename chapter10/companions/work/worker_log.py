@@ -50,8 +50,8 @@ _MIGRATIONS: Final = (
 
 
 def log_path(store_path: str | os.PathLike[str]) -> str:
-    """Return the path of the log that belongs to a store."""
-    return os.fspath(store_path) + SUFFIX
+    """Return the path of the log that belongs to a store: beside the file itself, whatever link leads to it."""
+    return os.path.realpath(os.fsdecode(store_path)) + SUFFIX
 
 
 class WorkerLog:

@@ -2,7 +2,7 @@
 
     python -m chapter10 benchmark                    everything; some minutes, about 1.5 GB of temporary files
     python -m chapter10 benchmark --quick            a look at everything, in seconds; its ratios mean little
-    python -m chapter10 benchmark --area search      jobs, search, reads, json, tools or outbox
+    python -m chapter10 benchmark --area search      jobs, search, ranking, reads, json, tools or outbox
     python -m chapter10 benchmark --json FILE        the figures as JSON as well, without names or folders
     python -m chapter10 benchmark --folder DIR       where the temporary files lie: another disk, other figures
 
@@ -22,7 +22,15 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from chapter10.lab.benchmarks import jobs_area, json_form, outbox_area, reads_area, search_area, tools_area
+from chapter10.lab.benchmarks import (
+    jobs_area,
+    json_form,
+    outbox_area,
+    ranking_area,
+    reads_area,
+    search_area,
+    tools_area,
+)
 from chapter10.lab.benchmarks.instrument import Finding, Plan, machine
 from chapter10.lab.console.textio import EXIT_FINE, EXIT_INTERRUPTED, json_text, main_guard
 
@@ -31,6 +39,7 @@ __all__ = ["AREAS", "main", "run"]
 AREAS: Final[dict[str, Callable[[Plan], Iterator[Finding]]]] = {
     "jobs": jobs_area.measure,
     "search": search_area.measure,
+    "ranking": ranking_area.measure,
     "reads": reads_area.measure,
     "json": json_form.measure,
     "tools": tools_area.measure,

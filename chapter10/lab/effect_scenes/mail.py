@@ -31,11 +31,11 @@ from chapter10.companions.effects.outbox import (
     INBOX_APPLICATION_ID,
     INBOX_TABLES,
     Consumer,
+    Delivery,
     Outbox,
     OutboxError,
     derive_event_id,
 )
-from chapter10.companions.effects.outbox import Verdict as Delivery
 from chapter10.companions.work.living_store import LivingStore
 from chapter10.database import Database
 from chapter10.jobs import FINAL_STATES

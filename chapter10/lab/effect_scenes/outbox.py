@@ -5,7 +5,9 @@ Source: the document on interruption, section 6 (claims I4-052 to I4-068, I4-094
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
+from functools import partial
 from typing import Any, Final
 
 from chapter10.companions.effects.outbox import (
@@ -23,7 +25,7 @@ from chapter10.companions.effects.outbox import (
 )
 from chapter10.database import Database
 from chapter10.lab.evidence.evidence import Group, Scene
-from chapter10.lab.evidence.virtual_time import run_virtual
+from chapter10.lab.evidence.virtual_time import VirtualLoop, run_virtual
 
 __all__ = ["GROUP", "outbox_experiment"]
 
@@ -55,6 +57,7 @@ def outbox_experiment(scene: Scene) -> dict[str, Any]:
         **run_virtual(lambda loop: _poison(scene)),
         "order": run_virtual(lambda loop: _order(scene)),
         **run_virtual(lambda loop: _outage(scene)),
+        "others_fail": [run_virtual(partial(_others_fail, scene, case)) for case in _CASES],
         **run_virtual(lambda loop: _twice(scene)),
         **run_virtual(lambda loop: _saga(scene)),
         "alarm_above_pending": PENDING_ALARM,
@@ -107,7 +110,7 @@ async def _poison(scene: Scene) -> dict[str, Any]:
     """A hundred messages that nobody will ever take stand before fifty good ones."""
     scene.begin("一百条毒消息在前 / a hundred poison rows in front")
     clock = _Clock()
-    database, outbox = _open(clock, max_attempts=_MAX_ATTEMPTS, delay=growing_delay(random=lambda: 0.5))
+    database, outbox = _open(clock, max_attempts=_MAX_ATTEMPTS, patience_s=0, delay=growing_delay(random=lambda: 0.5))
     sends = {"poison": 0, "good": 0}
 
     async def send(topic: str, payload: str, *, key: str) -> None:
@@ -210,7 +213,7 @@ async def _outage(scene: Scene) -> dict[str, Any]:
             break
         if not report.sent:
             clock.now += 1.0
-    most = database.row("SELECT max(attempts) FROM outbox")[0]
+    most = database.row("SELECT max(attempts) - 1 FROM outbox")[0]
     dead = outbox.alarms()["dead"]
     database.close()
     return {
@@ -220,6 +223,51 @@ async def _outage(scene: Scene) -> dict[str, Any]:
         "dead_by_the_outage": dead,
         "sent_after_it": sent,
     }
+
+
+# When the others fail ------------------------------------------------------------------------------------
+
+_CASES: Final = ("one receiver is gone", "nobody answers for five minutes", "twenty sends hang", "one kills the relay")
+
+
+async def _others_fail(scene: Scene, case: str, loop: VirtualLoop) -> dict[str, Any]:
+    """Fifty good messages stand behind those of a case; how long do they wait, and what becomes of the others?"""
+    scene.begin(f"别人出了故障 / {case}")
+    outbox = Outbox(":memory:", clock=loop.time, delay=growing_delay(random=lambda: 0.5))
+    bad = {"one receiver is gone": 1, "twenty sends hang": 20, "one kills the relay": 1}.get(case, 0)
+    got: list[float] = []
+    died = asyncio.Event()
+
+    async def send(topic: str, payload: str, *, key: str) -> None:
+        if topic == "good":
+            if case == _CASES[1] and loop.time() < 300:
+                raise TimeoutError
+            got.append(loop.time())
+        elif case == _CASES[0]:
+            raise ConnectionRefusedError
+        else:
+            if case == _CASES[3]:
+                died.set()
+            await asyncio.Event().wait()
+
+    with outbox.database.write() as db:
+        for number in range(bad + _HEALTHY):
+            topic = "bad" if number < bad else "good"
+            outbox.record(db, topic, {}, event_id=f"{topic}-{number}", ordering_key=f"customer-{number}")
+    pause = growing_delay(max_s=30.0, random=lambda: 0.5)
+    if case == _CASES[3]:
+        outbox.claim(1)  # a process takes the message, and dies of it
+    relay = asyncio.ensure_future(Relay(outbox, send, clock=loop.time, pause=pause).run(asyncio.Event()))
+    await asyncio.wait({relay, asyncio.ensure_future(died.wait())}, timeout=900, return_when=asyncio.FIRST_COMPLETED)
+    relay.cancel()
+    await asyncio.wait({relay})
+    first_bad = outbox.database.row("SELECT status, attempts, misses FROM outbox WHERE id = 1")
+    dead = outbox.alarms()["dead"]
+    scene.now = loop.time()
+    scene.note("receivers", f"{len(got)} of {_HEALTHY} delivered", f"the last after {max(got, default=0):.0f} s")
+    row = {"case": case, "good_delivered": len(got), "last_after_s": round(max(got, default=0.0), 1), "dead": dead}
+    outbox.close()
+    return {**row, "first_row": first_bad[0], "its_attempts": first_bad[1], "its_misses": first_bad[2]}
 
 
 # Twice ---------------------------------------------------------------------------------------------------
@@ -286,5 +334,5 @@ of its own effect. Poison delays only itself and ends as dead; an outage of the 
 Order holds within a key, a compensation stands right behind what it undoes and before later charges, other keys go
 on.
 """,
-    tables=("transactions", "order"),
+    tables=("transactions", "order", "others_fail"),
 )

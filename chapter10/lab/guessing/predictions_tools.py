@@ -1,9 +1,11 @@
-"""What a reader guesses about the tool layer: schema, registry, orchestration, results, and a whole turn.
+"""What a reader guesses about the tool layer: schema, registry, orchestration, results, a whole turn,
+and the ranking.
 
 One `Area` for each of these groups of the companions, written with `lab.guessing.areas`. Each question names the
 claims that it is about, so that the claim map leads from there to every test.
 
-Source: the documents on the tool registry and on orchestration (claims T6-035, T6-040, C8-010, C8-055, C8-060).
+Source: the documents on the tool registry and on orchestration (claims T6-035, T6-040, C8-010, C8-055, C8-060), and
+the chapter on its search (C10-035, C10-044, C10-051).
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from chapter10.companions.finding.ranking import Ranking
 from chapter10.companions.schemas.schema import Validator, compile_schema
 from chapter10.companions.schemas.strict_json import strict_json
 from chapter10.companions.tools.executor import StreamingToolExecutor, can_execute
@@ -23,9 +26,12 @@ from chapter10.lab.guessing.predict import Area
 
 __all__ = ["AREAS"]
 
+_C10: Final = ("本章", "the chapter")
 _T6: Final = ("工具注册表文档", "the document on the registry")
 _C8: Final = ("工具编排文档", "the document on orchestration")
 
+_FILTER: Final = ("先过滤，再计算分数", "Filter first, then score")
+_RELEVANT: Final = ("相关不等于适用，更不等于批准", "Relevant is neither applicable nor approved")
 _RISKS: Final = ("普通函数进入 Agent 后会多出哪些风险", "What a plain function risks inside an agent")
 _MATRIX: Final = ("用故障矩阵写测试", "The failure matrix")
 _ONE_FORM: Final = ("统一调用结果", "One form of result")
@@ -114,14 +120,14 @@ _ALL: Final = (
                 "test_schema.Keywords.test_no_default_is_filled_in",
             ),
             question(
-                "condition",
+                "unevaluated",
                 (
-                    "工具作者的 Schema 里写了 if/then。怎么办？",
-                    "The author of a tool uses if/then in a schema. And now?",
+                    "工具作者的 Schema 里写了 unevaluatedProperties，检查器不认识它。怎么办？",
+                    "A schema uses unevaluatedProperties, which the checker does not know. And now?",
                 ),
                 "refused.0.code",
                 (
-                    ("accepted", "注册成功，if/then 不检查", "registered, and if/then goes unchecked"),
+                    ("accepted", "注册成功，这个词不检查", "registered, and the word goes unchecked"),
                     ("unsupported_keyword", "注册时就拒绝", "refused at registration"),
                 ),
                 (
@@ -532,6 +538,93 @@ _ALL: Final = (
             "A message may hold more: which ends still have a preview, and which requests do not change by a byte?",
         ),
         ("the user interrupts",),
+    ),
+    area(
+        "ranking",
+        ("排序与权限", "ranking and permission"),
+        (
+            "八个工具，alice 都看得见；其中四个退款工具对 bob 隐藏。\n"
+            "两个人问同一句话：Please cancel the refund。\n"
+            "越少见的词分量越重；cancel 和 refund 各有几个工具，先数一数。\n"
+            "最后换一种做法：在八个工具里计数，列表里去掉 bob 看不见的。",
+            "Eight tools. Alice may see all; four of them, all for refunds, are hidden from bob.\n"
+            "Both ask the same: Please cancel the refund.\n"
+            "A rare word weighs more. Count first: how many tools have cancel, how many refund?\n"
+            "At the end another way: counted over all eight, hidden ones left out of bob's list.",
+        ),
+        (Ranking.search, Ranking.explain),
+        (
+            question(
+                "alice",
+                (
+                    "只看两个人都看得见的工具：bob 的前三个可以和 alice 的不同吗？",
+                    "Of the tools that both see: may bob's first three differ from alice's?",
+                ),
+                "bob_differs_from_alice",
+                (
+                    (False, "不可以：同样的工具，同样的问题", "no: the same tools, the same question"),
+                    (True, "可以，而且必须可以", "yes, and they have to be free to"),
+                ),
+                (
+                    "bob 的四个里 refund 少见，退款在先；alice 的八个里 refund 常见，取消在先。\n"
+                    "如果两人的次序必须一样，bob 的次序就取决于他看不见的工具。",
+                    "Of bob's four, refund is the rare word and comes first; of alice's eight it is the common one.\n"
+                    "Were the order the same for both, bob's would hang on tools that he may not see.",
+                ),
+                at(_C10, _FILTER, "C10-035"),
+                Ranking.search,
+                "test_ranking.WhatIsHidden.test_an_answer_is_that_of_a_catalog_without_the_hidden_tools",
+                also=("first_three_of_what_both_see", "cards.3.card", "cards.3.score"),
+            ),
+            question(
+                "shared",
+                (
+                    "在八个工具里计数，列表里去掉四个。得到的和只有四个工具的目录一样吗？",
+                    "Counted over eight, four left out of the list. Is it what a catalog of the four gives?",
+                ),
+                "shared_index_is_as_without_the_hidden",
+                (
+                    (True, "一样：看不见的都去掉了", "yes: whatever is hidden was left out"),
+                    (False, "不一样", "no"),
+                ),
+                (
+                    "去掉的是卡片，不是它们的影响：五个退款工具让 refund 变得常见，分数和次序都变了。\n"
+                    "要先过滤再计数，只在列表之前过滤还不够。",
+                    "The cards are gone, their influence is not: five tools for refunds made the word a common one.\n"
+                    "The filter has to come before the counting; before the list is too late.",
+                ),
+                at(_C10, _RELEVANT, "C10-051"),
+                Ranking.search,
+                "test_ranking.WhatIsHidden.test_a_shared_index_changes_answers",
+                also=("bob_is_as_without_the_hidden", "cards.9.card", "cards.9.score"),
+            ),
+            question(
+                "elsewhere",
+                ("问巴黎的天气，得到几张卡片？", "How many cards for the weather in Paris?"),
+                "elsewhere",
+                (
+                    (3, "3 张：最接近的三个", "three: the nearest ones"),
+                    (1, "1 张：总要给一个", "one: there has to be something"),
+                    (0, "0 张", "none"),
+                ),
+                (
+                    "没有一个词对得上，就没有候选；塞给模型一个，它多半就会用。\n"
+                    "只碰上一个常见词的，分数在下限之下，也不算。",
+                    "No word is shared, so there is no candidate: what is handed to a model is likely to be used.\n"
+                    "One common word alone does not do either, its score being under the floor.",
+                ),
+                at(_C10, _FILTER, "C10-044"),
+                Ranking.search,
+                "test_ranking.Scores.test_a_question_about_something_else_finds_nothing",
+                also=("tie",),
+            ),
+        ),
+        (
+            '_QUESTION: Final = "Please cancel the refund"',
+            '_QUESTION: Final = "Please cancel the order"',
+            "改问订单：谁的回答会变，共用的索引还泄漏吗？",
+            "Ask about the order instead: whose answer changes, and does the shared index still leak?",
+        ),
     ),
 )
 

@@ -183,7 +183,7 @@ class Model:
     # Upkeep
 
     def sweep(self, now: float) -> dict[str, int]:
-        counts = {"deadline_exceeded": 0, "attempts_exhausted": 0, "cancelled": 0, "skipped": 0}
+        counts = {"deadline_exceeded": 0, "attempts_exhausted": 0, "cancelled": 0, "damaged": 0, "skipped": 0}
         for job in sorted(self.jobs.values(), key=lambda job: (job.owner, job.due, job.id)):
             lease_over = job.state in ("running", "cancel_requested") and now >= job.due
             spent = job.state == "cancel_requested" or job.attempt == job.max_attempts

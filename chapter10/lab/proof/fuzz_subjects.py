@@ -32,9 +32,17 @@ from chapter10.companions.effects.idempotency import (
     make_intent,
     ttl_for,
 )
-from chapter10.companions.effects.outbox import Consumer, Outbox, OutboxWriter, Relay, derive_event_id, growing_delay
-from chapter10.companions.effects.outbox import Verdict as MessageVerdict
+from chapter10.companions.effects.outbox import (
+    Consumer,
+    Delivery,
+    Outbox,
+    OutboxWriter,
+    Relay,
+    derive_event_id,
+    growing_delay,
+)
 from chapter10.companions.finding.indexed_catalog import IndexedCatalog
+from chapter10.companions.finding.ranking import Ranking
 from chapter10.companions.finding.tool_list import parse_tool_list, read_tool_list
 from chapter10.companions.interruption.budget import Budget, run_within, tool_with_budget
 from chapter10.companions.interruption.cancel_store import CancelStore
@@ -205,12 +213,21 @@ def _jobs(_: Path, make: Any = JobStore) -> Iterator[Bench]:
         living: list[Verb] = []
         if make is LivingStore:
             many["owner_capacity"] = 10
+            dead = store.submit("alice", "dead", {"month": "2026-08"}, now=0)
+            store.cancel("alice", dead)
             living = [
                 _verb(store.submit_many, owner="bob", submissions=[("k1", {"a": 1}), ("k2", {})], tool="notes.add",
                       **many),
                 _verb(store.list_jobs, owner="alice", before=None, limit=50),
                 _verb(partial(store.wait, clock=_clock, sleep=_raise_stop), "wait", raises=(_StopWaiting,),
                       owner="alice", job_id=done, timeout=1.0, poll=0.5),
+                _verb(store.keyed, owner="alice", prefix="fir", limit=50),
+                _verb(store.survey, owner="alice", state="queued", kind=None, since=0, before=None, limit=50),
+                _verb(store.failed_after, seq=0),
+                _verb(store.retry, job_id=dead, now=3, by="ops", why="mended", deadline=90, max_attempts=3,
+                      capacity=20),
+                _verb(store.hand_back, job_id=held, attempt=attempt, code="worker_stopped", now=3),
+                _verb(store.release, job_id=held, now=3),
                 _verb(store.claim_next, now=3, lease=10),
                 _verb(store.renew, job_id=held, attempt=attempt, now=3, lease=10),
                 _verb(store.sweep, now=3, limit=100),
@@ -357,8 +374,20 @@ def _registry(_: Path) -> Iterator[Bench]:
         _verb(replace, **spec),
         _verb(registry.remove, name="orders.third"),
         _verb(registry.get, name="orders.read"),
+        _verb(registry.search, query="order", grants={"orders:read"}, limit=3, raises=(ValueError,)),
+        _verb(registry.load, hits=[], grants={"orders:read"}, budget_bytes=4096, raises=(ValueError,)),
         _verb(registry.is_concurrency_safe, name="orders.read", arguments={"order": "a"}),
-        _waits(registry.invoke, **invoked, remaining=None, key=None, cut_off=False, explain=True, progress=None),
+        _waits(
+            registry.invoke,
+            **invoked,
+            remaining=None,
+            key=None,
+            cut_off=False,
+            explain=True,
+            progress=None,
+            on_start=None,
+            keep=None,
+        ),
         _verb(is_seconds, value=1.0),
         _verb(result_text, value={"a": [1, "x"]}, raises=(ValueError, TypeError)),
         _verb(is_empty, value=[]),
@@ -372,10 +401,43 @@ def _tool_list(folder: Path) -> Iterator[Bench]:
     path = folder / "tools.json"
     path.write_text(json.dumps(document), encoding="utf-8", newline="\n")
     verbs = [
-        _verb(parse_tool_list, document=document, permission="tools:use", repeated="refuse", raises=(ValueError,)),
-        _verb(read_tool_list, path=path, permission="tools:use", repeated="first", raises=(ValueError,)),
+        _verb(
+            parse_tool_list,
+            document=document,
+            permission="tools:use",
+            repeated="refuse",
+            bad="refuse",
+            server="a",
+            raises=(ValueError,),
+        ),
+        _verb(
+            read_tool_list,
+            path=path,
+            permission="tools:use",
+            repeated="first",
+            bad="leave_out",
+            server="",
+            raises=(ValueError,),
+        ),
     ]
     yield Bench(verbs, lambda: path.read_bytes(), lambda: len(parse_tool_list(document).tools) == 1)
+
+
+@contextmanager
+def _ranking(folder: Path) -> Iterator[Bench]:
+    catalog = Catalog(fixture_tools()[:4])
+    ranking = Ranking(catalog)
+
+    def made(catalog: Any, synonyms: Any, least: Any) -> object:
+        return Ranking(catalog, synonyms=synonyms, least=least)
+
+    asked: dict[str, Any] = {"query": "订单的状态", "grants": {"orders:read"}}
+    verbs = [
+        _verb(made, "Ranking", catalog=catalog, synonyms={"看": ("查询",)}, least=1),
+        _verb(ranking.search, **asked, limit=3),
+        _verb(ranking.explain, **asked, name="orders.get"),
+    ]
+    yield Bench(verbs, lambda: sorted(catalog.tools), lambda: len(ranking.search(**asked)) == 2)
 
 
 @contextmanager
@@ -621,6 +683,8 @@ def _idempotency(_: Path) -> Iterator[Bench]:
             _verb(partial(store.fail, claim), "fail", code="card_declined", detail={"a": 1}),
             _verb(lambda kind, value, fence: store.settle(lost, Verdict(kind, value), fence=fence),
                   "settle", kind="done", value={"a": 1}, fence=doubtful.fence),
+            _verb(lambda key, fence: store.settle_by_name("pay", "-", key, Verdict("unknown"), fence=fence),
+                  "settle_by_name", key="k", fence=1),
             _verb(store.unsettled, limit=10),
             _verb(store.sweep, limit=10),
             _verb(make_intent, namespace="pay", arguments={"order": "1", "n": [1]}, owner="-", fields=["order"],
@@ -649,7 +713,7 @@ def _outbox(folder: Path) -> Iterator[Bench]:
         record(topic="events", payload={"n": 0}, event_id="dead")
         batch = outbox.claim()
         assert batch is not None
-        outbox.mark(batch, [MessageVerdict(batch.messages[0], "refused_for_good")])
+        outbox.mark(batch, [Delivery(batch.messages[0], "refused_for_good")])
         record(topic="events", payload={"n": 0}, event_id="first")
         record(topic="events", payload={"n": 0}, event_id="second")
         writer = OutboxWriter(outbox.database, outbox)
@@ -689,6 +753,8 @@ def _outbox(folder: Path) -> Iterator[Bench]:
 def _sales(folder: Path) -> Iterator[Bench]:
     path = folder / "sales.csv"
     path.write_text("order_id,month,amount_cents\n1,2026-08,100\n", encoding="utf-8", newline="\n")
+
+    LivingStore(folder / "jobs.db").close()
 
     def opened(path: Any, extra: Any) -> None:
         with closing(SalesFile(path, extra)) as file:
@@ -736,6 +802,7 @@ SUBJECTS: Final[dict[str, Subject]] = {
     "schema": _schema,
     "registry": _registry,
     "tool_list": _tool_list,
+    "ranking": _ranking,
     "executor": _executor,
     "results": _results,
     "budget": _budget,
@@ -761,6 +828,7 @@ FUZZED: Final[dict[str, tuple[str, ...]]] = {
     "schema": ("compile_schema", "Validator", "strict_json", "copy_json", "Pattern"),
     "registry": ("ToolRegistry", "ToolSpec", "is_seconds", "result_text", "is_empty"),
     "tool_list": ("parse_tool_list", "read_tool_list"),
+    "ranking": ("Ranking",),
     "executor": ("StreamingToolExecutor", "check_call", "parse_arguments", "CancelScope", "ToolCall"),
     "results": ("ResultStore", "ResultBudget", "ReplacementState", "threshold", "visible_content"),
     "budget": ("Budget", "run_within", "tool_with_budget"),
@@ -793,60 +861,66 @@ FUZZED: Final[dict[str, tuple[str, ...]]] = {
 
 NOT_FUZZED: Final[dict[str, tuple[str, ...]]] = {
     "it takes no arguments": (
-        "Tool.definition", "fixture_tools", "search_entry", "JobStore.close", "Database.write", "Database.close",
-        "Budget.compensation", "Budget.seconds", "Budget.to_wire", "CancelStore.close", "CancelToken.check",
-        "CancelToken.checkpoint", "CancelToken.child", "CancelToken.is_cancelled", "CancelToken.wait",
-        "DistributedCancelToken.check", "DistributedCancelToken.is_cancelled", "DistributedCancelToken.watch",
-        "CircuitBreaker.acquire", "CircuitBreaker.statistics", "Permit.success", "Permit.failure", "Permit.neutral",
-        "CancelScope.close", "StreamingToolExecutor.aclose", "StreamingToolExecutor.discard",
-        "StreamingToolExecutor.end_input", "StreamingToolExecutor.ready", "StreamingToolExecutor.results",
-        "StreamingToolExecutor.statistics", "StreamingToolExecutor.updates", "IntentRecords.close", "Outbox.close",
-        "Outbox.alarms", "Consumer.close", "Relay.run_pass", "ReplacementState.to_text", "SalesFile.close",
-        "SalesFile.rows", "SalesFile.snapshot", "TokenBucket.put_back", "TokenBucket.succeeded", "TokenBucket.take",
-        "ToolMap.values", "ToolRegistry.catalog", "Worker.close", "Worker.run_once", "Worker.stop", "abandoned",
+        "Tool.definition", "fixture_tools", "search_entry", "JobStore.close", "LivingStore.compact",
+        "LivingStore.newest_event", "Database.write", "Database.close", "Budget.compensation", "Budget.seconds",
+        "Budget.to_wire", "CancelStore.close", "CancelToken.check", "CancelToken.checkpoint", "CancelToken.child",
+        "CancelToken.is_cancelled", "CancelToken.wait", "DistributedCancelToken.check",
+        "DistributedCancelToken.is_cancelled", "DistributedCancelToken.watch", "CircuitBreaker.acquire",
+        "CircuitBreaker.statistics", "Permit.success", "Permit.failure", "Permit.neutral", "CancelScope.close",
+        "StreamingToolExecutor.aclose", "StreamingToolExecutor.discard", "StreamingToolExecutor.end_input",
+        "StreamingToolExecutor.ready", "StreamingToolExecutor.results", "StreamingToolExecutor.statistics",
+        "StreamingToolExecutor.updates", "IntentRecords.close", "Outbox.close", "Outbox.alarms", "Consumer.close",
+        "Relay.run_pass", "ReplacementState.to_text", "SalesFile.close", "SalesFile.rows", "SalesFile.snapshot",
+        "TokenBucket.put_back", "TokenBucket.succeeded", "TokenBucket.take", "ToolMap.values", "ToolRegistry.catalog",
+        "Worker.close", "Worker.run_once", "Worker.stop", "abandoned",
     ),
+    "it writes the file that it is told": ("LivingStore.backup",),
     "it gets what another part of the package has checked or made": (
         "text_digest", "Tool.card", "IndexedToolMap", "Database.row", "Database.rows", "Transaction",
-        "Pattern.found_in",
-        "CircuitBreaker.call", "judge", "Postings", "ToolIndex", "checked_async", "in_thread", "own", "until",
-        "IndexedToolMap", "leaves", "run",
-        "ToolRegistry.check", "is_async", "Places", "Stop", "HandlerSignature", "can_execute", "Attempt", "Held",
-        "connect_then_read", "answer_within", "may_retry", "classify", "AdaptiveCaller", "pointer", "words_of",
-        "failure_of", "cancelled_answer", "invalid_arguments", "ToolPipeline", "ToolList", "content_size",
-        "content_text", "preview", "preview_size", "is_name", "check_name", "whole_number", "canonical_text",
-        "whole_characters", "encoded", "cut_text", "redact_secrets", "partition", "merge_messages", "group_results",
-        "select_fresh_to_replace", "ReplacementState.decide", "status_text", "WorkerLog", "log_path", "Heartbeat",
-        "read_table", "export_key", "Exporter", "problems_of", "prefix_digests", "Turnstile", "Turn", "FairDatabase",
-        "FairTransaction", "is_busy",
-        "ThreadProgress", "answer_of", "Summary", "CancelReceipt",
-        "IntentRecords.claim_in", "IntentRecords.complete", "IntentRecords.complete_in", "IntentRecords.doubt",
-        "IntentRecords.doubt_in", "IntentRecords.fail_in", "IntentRecords.look", "IntentRecords.release",
-        "IntentRecords.release_in", "IdempotencyStore.run_in", "Outbox.has_time", "Outbox.mark",
-        "Consumer.first_time_in", "Relay.run", "Relay.wait_for", "Worker.run", "outbox_worker",
-        "StreamingToolExecutor.is_safe", "StreamingToolExecutor.state_of",
+        "Pattern.found_in", "CircuitBreaker.call", "judge", "blame", "in_doubt", "may_be_done", "upkeep", "Postings",
+        "ToolIndex", "checked_async", "in_thread", "own", "until", "leaves", "run", "ToolRegistry.check", "is_async",
+        "Places", "Stop", "HandlerSignature", "can_execute", "Attempt", "Held", "connect_then_read", "answer_within",
+        "may_retry", "classify", "AdaptiveCaller", "pointer", "words_of", "terms", "stem", "is_pair",
+        "first_sentence", "rarity", "places", "failure_of", "cancelled_answer", "invalid_arguments", "ToolPipeline",
+        "ToolList", "content_size", "content_text", "preview", "preview_size", "fits", "json_value", "provider_name",
+        "server_answer", "tools_for", "ResultBudget.same_limits", "Blame", "Delivery", "is_name", "check_name",
+        "whole_number", "canonical_text", "whole_characters", "encoded", "cut_text", "redact_secrets", "partition",
+        "merge_messages", "group_results", "select_fresh_to_replace", "ReplacementState.decide", "status_text",
+        "WorkerLog", "log_path", "Heartbeat", "read_table", "export_key", "Exporter", "problems_of", "prefix_digests",
+        "Turnstile", "Turn", "FairDatabase", "FairTransaction", "is_busy", "ThreadProgress", "answer_of", "Summary",
+        "CancelReceipt", "IntentRecords.claim_in", "IntentRecords.complete", "IntentRecords.complete_in",
+        "IntentRecords.doubt", "IntentRecords.doubt_in", "IntentRecords.fail_in", "IntentRecords.look",
+        "IntentRecords.release", "IntentRecords.release_in", "IdempotencyStore.run_in", "Outbox.has_time",
+        "Outbox.mark", "Consumer.first_time_in", "Relay.run", "Relay.wait_for", "Worker.run", "outbox_worker",
+        "asked_wait", "at_once", "off_the_loop", "StreamingToolExecutor.is_safe", "StreamingToolExecutor.state_of",
     ),
     "it is the check itself": (
-        "Arguments", "is_unicode", "milliseconds", "need_transaction",
-        "are_names", "are_words", "is_label", "is_string", "is_text", "is_whole",
+        "Arguments", "is_unicode", "milliseconds", "need_transaction", "are_names", "are_words", "is_label",
+        "is_string", "is_text", "is_whole",
     ),
-    "it wires parts together that are fuzzed by themselves": ("Gateway", "invoke_tool", "saga_demonstration"),
+    "it wires parts together that are fuzzed by themselves": (
+        "Gateway", "invoke_tool", "saga_demonstration", "ToolRegistry.tool",
+    ),
     "it starts or stops processes": ("ChildProcess", "ChildContext", "serve", "stop_process", "sigterm_is_a_request"),
     "it only carries what was found, and is made by its module": (
-        "Ending", "Job", "Outcome", "Invocation", "Statistics", "Update", "ExecutorStatistics", "ToolState", "Request",
-        "Claim", "Record", "Intent", "Message", "Batch", "PassReport", "Stopped", "Candidate", "SeenResult",
-        "Partition", "ShapedResult", "GroupReport", "BudgetReport", "StoredResult", "Status", "Sale", "Violation",
-        "CallFailure", "ToolResult", "Progress", "LeftOut", "CallContext", "ApprovalRequest", "Note",
+        "Ending", "Job", "Outcome", "Invocation", "Statistics", "Update", "ExecutorStatistics", "ToolState",
+        "Request", "Claim", "Record", "Intent", "Message", "Batch", "PassReport", "Stopped", "Candidate",
+        "SeenResult", "Partition", "ShapedResult", "GroupReport", "BudgetReport", "StoredResult", "Status", "Sale",
+        "Violation", "CallFailure", "ToolResult", "Progress", "LeftOut", "CallContext", "ApprovalRequest", "Note",
+        "RefusedTool",
     ),
 }  # fmt: skip
 """Names and methods that are not called with traps, each under its reason."""
 
 NOT_FUZZED_MODULES: Final[dict[str, str]] = {
     "lab": "a laboratory: programs for learning and proof, no boundary",
+    "companions.schemas.hints": "it reads the program's own functions when the program starts",
     "companions.schemas.schema_rules": "made by compile_schema, which is fuzzed with all of them",
     "experiments": "a program that writes reports",
     "quickstart": "a program",
     "__main__": "a program",
     "companions.operating.jobs_command": "a program",
     "companions.operating.jobs_watch": "draws what the store answered",
+    "companions.serving": "ten thousand lines in its own test: what comes in comes as lines",
 }
 """Modules whose names are left out, each with the reason. A name stands for what is below it."""

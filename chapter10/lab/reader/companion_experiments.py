@@ -42,7 +42,7 @@ from chapter10.lab.guessing.predict import (
     refuse_what_does_not_combine,
     with_answers,
 )
-from chapter10.lab.tool_scenes import orchestration, registry, results, schema, turn
+from chapter10.lab.tool_scenes import orchestration, ranking, registry, results, schema, turn
 
 __all__ = ["AREAS", "CONTRACT", "GROUPS", "REPORTS", "check_reports", "main", "run_companions", "write_reports"]
 
@@ -52,6 +52,7 @@ GROUPS: Final[Mapping[str, Group]] = {
     "orchestration": orchestration.GROUP,
     "results": results.GROUP,
     "turn": turn.GROUP,
+    "ranking": ranking.GROUP,
     "clocks": clocks.GROUP,
     "budget": budget.GROUP,
     "interruption": interruption.GROUP,
@@ -134,7 +135,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run what the arguments say (those of the process if None) and return the exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m chapter10 companions",
-        usage="%(prog)s [--group GROUP] [OPTION ...]",  # thirteen names would bury the one line of a mistake
+        usage="%(prog)s [--group GROUP] [OPTION ...]",  # so many names would bury the one line of a mistake
         description="Run the experiments of the companions and print what they show, as JSON.",
         allow_abbrev=False,
     )

@@ -178,7 +178,7 @@ def _figures(options: argparse.Namespace, scene: Scene) -> dict[str, Any]:
 
 def _figures_of_tools(options: argparse.Namespace, scene: Scene) -> dict[str, Any]:
     permission = options.permission or DEFAULT_PERMISSION
-    listed = read_tool_list(options.tools, permission=permission, repeated="first")
+    listed = read_tool_list(options.tools, permission=permission, repeated="first", bad="refuse")
     # Split as the keywords of the list were, so that a name or a Chinese phrase finds its tool.
     query = " ".join(words_of(options.query))
     grants = [permission] if options.grant is None else options.grant

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from chapter10.companions.tools.executor import Update
-from chapter10.companions.tools.gateway import Gateway
+from chapter10.companions.tools.gateway import READ_TOOL, SEARCH_TOOL, Gateway
 from chapter10.companions.tools.registry import ApprovalRequest, CallContext, ToolRegistry, ToolSpec
 from chapter10.companions.tools.result_budget import ResultBudget, merge_messages
 from chapter10.companions.tools.result_store import ResultStore
@@ -236,7 +236,7 @@ def _call(call_id: str, name: str, **arguments: Any) -> _Block:
 
 
 def _search(call_id: str, query: str) -> _Block:
-    return _call(call_id, "tools.search", query=query, limit=1)
+    return _call(call_id, SEARCH_TOOL, query=query, limit=1)
 
 
 def _head(content: Any) -> str:
@@ -262,7 +262,7 @@ async def _whole_conversation(talk: _Talk) -> list[dict[str, Any]]:
     )
     requests.append(talk.request())
     path = next(result.path for result in talk.budget.state.results.values() if result.path)
-    await talk.turn(talk.answer(_call("c7", "results.read", path=path, start=25, max_chars=24), _search("c8", "mail")))
+    await talk.turn(talk.answer(_call("c7", READ_TOOL, path=path, start=25, max_chars=24), _search("c8", "mail")))
     requests.append(talk.request())
     await talk.turn(
         talk.answer(_call("c9", "mail.send", to="alice"), {**_call("c10", "mail.send"), "input": '{"to":"bo'})
