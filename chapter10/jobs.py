@@ -51,7 +51,7 @@ from typing import Any, ClassVar, Final, NamedTuple, Self
 
 from chapter10.canonical import CanonicalError, CodedError, canonical, text_digest
 from chapter10.database import BUSY_SECONDS, Database, StoreError
-from chapter10.limits import JOB_ARGUMENTS, MAX_ARGS_BYTES, MAX_RESULT_BYTES, is_unicode, is_whole
+from chapter10.limits import JOB_ARGUMENTS, MAX_ARGS_BYTES, MAX_RESULT_BYTES, MAX_TIME, is_unicode, is_whole
 
 __all__ = [
     "APPLICATION_ID", "DEADLINE_SECONDS", "FINAL_STATES", "LIVE_STATES", "REPORTS_EXPORT", "SCHEMA", "STATES",
@@ -245,7 +245,7 @@ class JobStore:
         intent = self._intent(tool, args)
         with self._database.write() as db:
             moment = self._read(now, "invalid_submission")
-            end = moment + DEADLINE_SECONDS if deadline is None else deadline
+            end = min(moment + DEADLINE_SECONDS, MAX_TIME) if deadline is None else deadline
             query = "SELECT id, intent FROM jobs WHERE owner = ? AND action_key = ?"
             known = db.execute(query, (owner, action_key)).fetchone()
             if known is not None:  # guard: known_key

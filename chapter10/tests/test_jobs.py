@@ -36,6 +36,19 @@ os._exit(1)
 
 
 @also_on(LivingStore)
+class AtTheEndOfTime(JobTestCase):
+    """No job gets a deadline that no clock can reach."""
+
+    def test_a_deadline_by_default_can_be_reached(self) -> None:
+        """J11 at the last moment that a store takes: the job ends there, and later there is no place for one."""
+        job = self.store.submit("alice", "last", AUGUST, now=limits.MAX_TIME - 1)
+        self.assertIsNone(self.store.claim(job, now=limits.MAX_TIME))
+        self.assertEqual(self.store.get("alice", job)["error"], "deadline_exceeded")
+        with self.assertRaisesRegex(JobError, "invalid_submission"):
+            self.store.submit("alice", "too late", AUGUST, now=limits.MAX_TIME)
+
+
+@also_on(LivingStore)
 class Submitting(JobTestCase):
     def test_a_job_is_accepted_before_any_work_is_done(self) -> None:
         """Submit answers with a number by which the job can be asked for, and the job is only queued.
@@ -576,7 +589,7 @@ class Limits(unittest.TestCase):
     def test_the_published_limits_are_these(self) -> None:
         """Sizes in bytes and characters, times in seconds, counts; and the number that marks the file."""
         wanted = {
-            "MAX_TEXT": 200, "MAX_TIME": 1_099_511_627_776.0, "MIN_SECONDS": 0.0009765625, "MAX_ARGS_BYTES": 65_536,
+            "MAX_TEXT": 200, "limits.MAX_TIME": 1_099_511_627_776.0, "MIN_SECONDS": 0.0009765625, "MAX_ARGS_BYTES": 65_536,
             "MAX_RESULT_BYTES": 8_388_608, "MAX_COUNT": 9_007_199_254_740_992, "MAX_LIMIT": 1000,
         }  # fmt: skip
         self.assertEqual(wanted, {name: getattr(limits, name) for name in wanted})

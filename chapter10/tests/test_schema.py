@@ -707,6 +707,12 @@ class Bounds(unittest.TestCase):
         questions: list[tuple[dict[str, Any], Any]] = [
             ({"required": names}, wide),
             ({"properties": {"other": True}}, wide),
+            ({"dependentRequired": {name: [] for name in names}}, {"other": 1}),
+            ({"patternProperties": {"^other": True}}, wide),
+            (
+                {"not": {"patternProperties": {"^name": True}, "additionalProperties": False}},
+                {**wide, "other": 1},
+            ),
             ({"pattern": "^a*$"}, "a" * 10_000),
         ]
         for question, value in questions:

@@ -76,6 +76,12 @@ class Run:
         self.pattern_work = [pattern_work]  # shared by all texts of the value
         self.found: list[tuple[_Path, str, str]] = []
 
+    def spend(self, steps: int) -> None:
+        """Use up steps that no subschema counts. Raises `LimitReached`."""
+        self.steps -= steps
+        if self.steps < 0:
+            raise LimitReached
+
     def report(self, path: _Path, keyword: str, reason: str) -> None:
         """Note a violation, if there is room for one more."""
         if len(self.found) < MAX_VIOLATIONS:
@@ -238,7 +244,7 @@ class PatternProperties(Rule):
 
     def _applied(self, value: dict[str, Any], run: Run) -> Iterator[tuple[str, Node]]:
         for key in value:
-            run.steps -= 1
+            run.spend(len(self._nodes))
             for found_in, node in self._nodes:
                 if found_in(key, run.pattern_work):
                     yield key, node
@@ -263,6 +269,7 @@ class Additional(Rule):
         self._node = node
 
     def _is_other(self, key: str, run: Run) -> bool:
+        run.spend(len(self._patterns))
         return key not in self._known and not any(found_in(key, run.pattern_work) for found_in in self._patterns)
 
     def accepts(self, value: Any, run: Run) -> bool:
@@ -310,9 +317,10 @@ class Dependent(Rule):
         self._nodes = nodes
 
     def accepts(self, value: Any, run: Run) -> bool:
-        return type(value) is not dict or all(
-            node.accepts(value, run) for name, node in self._nodes.items() if name in value
-        )
+        if type(value) is not dict:
+            return True
+        run.spend(len(self._nodes) // NAMES_A_STEP)
+        return all(node.accepts(value, run) for name, node in self._nodes.items() if name in value)
 
     def explain(self, value: Any, path: _Path, run: Run) -> None:
         for name, node in self._nodes.items():
@@ -410,7 +418,10 @@ class MultipleOf(Rule):
         self._step = Fraction(str(step))
 
     def accepts(self, value: Any, run: Run) -> bool:
-        return type(value) not in _NUMBERS or Fraction(str(value)) % self._step == 0
+        if type(value) not in _NUMBERS:
+            return True
+        run.spend(8)  # exact fractions are slow
+        return Fraction(str(value)) % self._step == 0
 
     def reason(self) -> str:
         return f"is not a multiple of {self._step}"
