@@ -46,7 +46,15 @@ from chapter10.companions.work.living_store import LivingStore
 from chapter10.companions.work.worker import Handler, Worker
 from chapter10.jobs import FINAL_STATES, STATES
 from chapter10.tests.mcp_client import LEGACY, META, TASKS, Answer, Beside, Started, notification, request, text_of
-from chapter10.tests.support import CHILD_SECONDS, TOP, FolderTestCase, ManualClock, at_once, child_environment
+from chapter10.tests.support import (
+    CHILD_SECONDS,
+    TOP,
+    FolderTestCase,
+    ManualClock,
+    at_once,
+    child_environment,
+    run_python,
+)
 
 SERVED = "chapter10.tests.served"
 VERSION = "io.modelcontextprotocol/protocolVersion"
@@ -1061,6 +1069,19 @@ class Processes(FolderTestCase):
             client.write(notification("notifications/cancelled", requestId="a"))
             said, _, code = client.end()
         self.assertEqual((said, code), (b"", 0))
+
+    def test_the_installed_command_finds_handlers_in_its_folder(self) -> None:
+        """Where Python itself does not look there, as for a command in another folder."""
+        (self.folder / "here.py").write_text(
+            "def hello() -> str:\n    'Say it.'\n    return 'hello'\n", encoding="utf-8", newline="\n"
+        )
+        asked = json.dumps(request(1, "tools/call", name="hello")) + "\n"
+        ended = run_python(
+            ["-P", "-m", "chapter10", "serve", "--handlers", "here"],
+            cwd=self.folder,
+            text=asked,
+        )
+        self.assertEqual((json.loads(ended.stdout)["result"]["content"][0]["text"], ended.returncode), ("hello", 0))
 
     def test_bytes_are_the_same_under_every_code_page(self) -> None:
         """UTF-8 and a line feed, with lines that end as Windows ends them, under an ASCII console."""

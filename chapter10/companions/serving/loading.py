@@ -20,7 +20,9 @@ from __future__ import annotations
 import importlib
 import inspect
 import json
+import os
 import re
+import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import ModuleType
@@ -63,7 +65,9 @@ class ServingError(CodedError, ValueError):
 
 
 def load_module(name: str) -> ModuleType:
-    """Return the module `name`. Raises `ServingError` (`bad_handlers`) where it cannot be loaded."""
+    """Return the module `name`, looked for in this folder too. Raises `ServingError` (`bad_handlers`)."""
+    if os.getcwd() not in sys.path and "" not in sys.path:  # the installed command does not look here by itself
+        sys.path.append(os.getcwd())
     try:
         return importlib.import_module(name)
     except Exception as error:  # whatever the module does while it is loaded
