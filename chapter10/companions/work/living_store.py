@@ -398,7 +398,7 @@ class LivingStore(JobStore):
                 if not rows:
                     return None
                 job = Job._make(rows[0])
-                if not job.is_sound():  # guard: damaged
+                if not job.is_sound():
                     self._set_aside(db, job.id, moment)
                 elif self._bury(db, job, moment) is None:
                     end = min(moment + lease, job.deadline)
