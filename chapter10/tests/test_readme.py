@@ -45,6 +45,7 @@ PAGES: Final = (*sorted({*READ, *DOCS.glob("*.md")}), *sorted((TOP / "reports").
 
 NOT_RUN: Final[dict[str, str]] = {
     "python -m unittest discover -s chapter10/tests -v": "it is what runs this test",
+    "python -m chapter10 serve": "test_serving starts it",
     "python -m chapter10 two_terminals": "test_chaos plays it",
     "python -m chapter10 benchmark --quick": "test_benchmark runs it and reads its figures",
     "python -m chapter10 explore": "test_explore walks through the same world; .ci/run runs it",
@@ -148,8 +149,7 @@ class TheFirstPage(FolderTestCase):
 
     def test_every_command_is_typed_out_on_a_page(self) -> None:
         """What `python -m chapter10` lists can be copied from here with its usual options."""
-        lines = [line for page in (*READ, DOCS / "mcp.md") for line in commands(page)]
-        typed = {line.split()[3] for line in lines if line.startswith("python -m chapter10 ")}
+        typed = {line.split()[3] for line in documented() if line.startswith("python -m chapter10 ")}
         self.assertEqual({known.name for known in COMMANDS} - typed, {"experiments"})  # as `chapter10.experiments`
 
     def test_the_examples_take_the_places_of_the_fixtures(self) -> None:
