@@ -1041,7 +1041,7 @@ class Processes(FolderTestCase):
             "import os, threading\n"
             "while not os.path.exists(os.environ['GATE']):\n"
             "    threading.Event().wait(0.01)\n"
-            "def late(): ...\n"
+            "def late() -> None:\n    'Late.'\n"
         )
         (self.folder / "slow_handlers.py").write_text(text, encoding="utf-8", newline="\n")
         path = os.pathsep.join([str(self.folder), child_environment()["PYTHONPATH"]])
@@ -1088,7 +1088,7 @@ class Processes(FolderTestCase):
     def test_what_cannot_be_served_is_said_on_standard_error(self) -> None:
         """No such module, a list that is none, a job without a store: usage; and nothing on standard output."""
         broken = self.folder / "tools.json"
-        broken.write_text("[1]", encoding="utf-8", newline="\n")
+        broken.write_text("[1", encoding="utf-8", newline="\n")
         secret = self.folder / "jobs.db.secret"
         secret.touch(0o600)
         calls = [
@@ -1205,14 +1205,17 @@ class Named(SessionTestCase, FolderTestCase):
         self.assertNotIn("refunds.create", [card["name"] for card in found])
 
     async def test_the_public_functions_of_a_module_are_tools(self) -> None:
-        """Name, first line and parameters make the definition; what was imported or is private is none."""
-        text = 'from os import getcwd\ndef add(a, b=1):\n    """Add."""\n    return a + b\ndef _own(): ...\n'
+        """Their hints and docstrings make the definitions; what was imported or is private is none."""
+        text = (
+            "from os import getcwd\ndef add(a: int, b: int = 1) -> int:\n"
+            '    """Add."""\n    return a + b\ndef _own(): ...\n'
+        )
         name = self.module(text)
         client = self.named(handlers=name)
         listed = (await client.ask("tools/list"))["result"]["tools"]
         self.assertEqual([(tool["name"], tool["description"]) for tool in listed], [("add", "Add.")])
         self.assertEqual(text_of(await client.call("add", a=2)), 3)
-        self.assertEqual(text_of(await client.call("add", b=2))["error"], "invalid_arguments")
+        self.assertEqual(text_of(await client.call("add", a="2"))["error"], "invalid_arguments")
 
     async def test_a_registry_is_offered_as_it_is_and_follows_its_owner(self) -> None:
         """What the module replaces later has changed for the client too."""
@@ -1245,16 +1248,17 @@ class Named(SessionTestCase, FolderTestCase):
         self.assertIn("orders.burn", caught.exception.reason)
 
     async def test_a_definition_that_cannot_be_enforced_is_left_out_and_named(self) -> None:
-        """The others are offered."""
+        """And so is an entry that is no tool; the others are offered."""
         bad = {"name": "bad", "inputSchema": {"type": "object", "$dynamicRef": "#x"}}
-        client = self.named(tools=self.tools(bad, {"name": "good"}))
+        client = self.named(tools=self.tools(bad, {"name": "good"}, {"title": "no name"}))
         self.assertEqual([tool["name"] for tool in (await client.ask("tools/list"))["result"]["tools"]], ["good"])
-        self.assertEqual(len(self.complaints), 1)
-        self.assertIn("bad", self.complaints[0])
+        self.assertEqual(len(self.complaints), 2)
+        self.assertIn("bad", self.complaints[1])
 
     async def test_a_module_that_offers_what_is_no_tool_is_refused_by_name(self) -> None:
         """A text, a number, a handler that cannot be called by name, and a module that raises."""
-        for text in ("TOOLS = 'x'", "TOOLS = [3]", "TOOLS = 3", "def bad(a, /): ...", "raise OSError('x')"):
+        bad = ("TOOLS = 'x'", "TOOLS = [3]", "TOOLS = 3", "def bad(a): 'No hint.'", "raise OSError('x')")
+        for text in bad:
             with self.subTest(text=text), self.assertRaises(ServingError) as caught:
                 self.named(handlers=self.module(text + "\n"))
             self.assertEqual(caught.exception.code, "bad_handlers")

@@ -7,7 +7,7 @@
                         name, with `_` for every sign that a name in Python cannot have: `orders.get`, `orders_get`.
                         Without a module they are listed and found, and a call says that nothing carries them out
 
-A function's name, the first line of its docstring and its parameters make its definition. It counts as a write, because
+A function is described by its hints and its docstring, as `ToolRegistry.tool` takes it; it counts as a write, because
 nobody said that it is harmless. A member `permission` of a tool in a file is its permission; without it the tool is
 `public`. A definition in a file that cannot be enforced is left out and named; the others are offered.
 
@@ -108,13 +108,15 @@ def offer_file(offer: Offer, path: Path, module: ModuleType | None) -> list[str]
     Raises `ServingError`: `bad_tools` for a file that is none, `bad_handlers` where a function is missing.
     """
     try:
-        tools = read_tool_list(path, permission=PUBLIC).tools
+        found = read_tool_list(path, permission=PUBLIC)
     except ToolListError as error:
         raise ServingError("bad_tools", error.line) from error
-    document = json.loads(path.read_bytes())
+    document = json.loads(path.read_bytes())  # once more, for the one member that is ours
     entries = document["tools"] if isinstance(document, dict) else document
-    left_out = []
-    for tool, entry in zip(tools, entries, strict=True):
+    permissions = {entry["name"]: entry["permission"] for entry in entries if _has_permission(entry)}
+    left_out = [f"{tool.name or tool.place}: {tool.reason}" for tool in found.refused]
+    for tool in found.tools:
+        permission = permissions.get(tool.name, PUBLIC)
         handler = None
         if module is not None:
             handler = getattr(module, re.sub(r"\W", "_", tool.name), None)
@@ -122,9 +124,9 @@ def offer_file(offer: Offer, path: Path, module: ModuleType | None) -> list[str]
                 raise ServingError("bad_handlers", f"no function carries out {tool.name}")
         try:
             if handler is None:
-                offer.put(definition_spec(tool, _nothing, entry.get("permission", PUBLIC)), _not_carried_out)
+                offer.put(definition_spec(tool, _nothing, permission), _not_carried_out)
             else:
-                offer.put(definition_spec(tool, handler, entry.get("permission", PUBLIC)))
+                offer.put(definition_spec(tool, handler, permission))
         except RegistryError as error:
             left_out.append(f"{tool.name}: {error.field}: {error.reason}")
     return left_out
@@ -147,6 +149,10 @@ def definition_spec(tool: Tool, handler: Callable[..., Any], permission: str, **
     )
 
 
+def _has_permission(entry: object) -> bool:
+    return isinstance(entry, dict) and isinstance(entry.get("name"), str) and "permission" in entry
+
+
 def _items(module: ModuleType) -> Iterable[Any]:
     tools = getattr(module, "TOOLS", None)
     if isinstance(tools, ToolRegistry):
@@ -164,9 +170,12 @@ def _is_own_function(value: object, module: ModuleType) -> bool:
 
 
 def _function_spec(function: Callable[..., Any]) -> ToolSpec:
-    name = function.__name__
-    description = (inspect.getdoc(function) or name).partition("\n")[0]
-    return ToolSpec(name, description, "reversible_write", TIMEOUT_SECONDS, 1, MAX_OUTPUT_CHARS, function)
+    registry = ToolRegistry()
+    options: dict[str, Any] = {"timeout_seconds": TIMEOUT_SECONDS, "max_output_chars": MAX_OUTPUT_CHARS}
+    registry.tool(effect="reversible_write", max_attempts=1, **options)(function)
+    spec = registry.get(function.__name__)
+    assert spec is not None
+    return spec
 
 
 def _nothing(**arguments: Any) -> None:

@@ -240,7 +240,7 @@ class _Child:
         for entry in listed:
             name = f"{self._name}__{entry.get('name')}"
             try:
-                tool = parse_tool_list([entry]).tools[0]
+                tool = parse_tool_list([entry], bad="refuse").tools[0]
                 spec = definition_spec(
                     tool,
                     self._handler(tool.name),

@@ -700,7 +700,7 @@ _ALL: Final = (
                 (
                     ("cancelled", "cancelled：没有人等它了", "cancelled: nobody waits for it"),
                     ("completed", "completed", "completed"),
-                    ("working", "working：没有人做它", "working: nobody does it"),
+                    ("failed", "failed：做它的进程也不在了", "failed: the process that did it is gone as well"),
                 ),
                 (
                     "作业属于文件，不属于连接；等待的人走了，只是不再等。\n"
