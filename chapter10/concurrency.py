@@ -66,7 +66,7 @@ async def bounded_reads(
     Source: claims C10-104 to C10-123.
     """
     _check(calls, read, limit)
-    calls = tuple(map(tuple, calls))  # a pair may be a list, which somebody changes meanwhile
+    calls = tuple((call_id, argument) for call_id, argument in calls)  # a pair may be a list that is changed
     pending = iter(calls)
     results: dict[str, Outcome] = {}
     workers: list[asyncio.Task[None]] = []

@@ -544,6 +544,6 @@ def _parsed(stored: bytes, what: str, kind: type, sha256: object = None) -> Any:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise StoreError("store_unavailable", f"damaged: {what}") from error
-    if not isinstance(value, kind) or sha256 not in (None, text_digest(text)):  # guard: digest
+    if not isinstance(value, kind) or sha256 not in (None, text_digest(text)):
         raise StoreError("store_unavailable", f"damaged: {what}")
     return value

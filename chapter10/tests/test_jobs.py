@@ -589,7 +589,7 @@ class Limits(unittest.TestCase):
     def test_the_published_limits_are_these(self) -> None:
         """Sizes in bytes and characters, times in seconds, counts; and the number that marks the file."""
         wanted = {
-            "MAX_TEXT": 200, "limits.MAX_TIME": 1_099_511_627_776.0, "MIN_SECONDS": 0.0009765625, "MAX_ARGS_BYTES": 65_536,
+            "MAX_TEXT": 200, "MAX_TIME": 1_099_511_627_776.0, "MIN_SECONDS": 0.0009765625, "MAX_ARGS_BYTES": 65_536,
             "MAX_RESULT_BYTES": 8_388_608, "MAX_COUNT": 9_007_199_254_740_992, "MAX_LIMIT": 1000,
         }  # fmt: skip
         self.assertEqual(wanted, {name: getattr(limits, name) for name in wanted})
@@ -607,6 +607,8 @@ class Limits(unittest.TestCase):
             },
             LivingStore: {
                 "submit": batch, "submit_many": batch, "list_jobs": {"before": None, "limit": 50},
+                "retry": {"deadline": None, "max_attempts": 3, "capacity": 20}, "keyed": {"limit": 50},
+                "survey": {**dict.fromkeys(("owner", "state", "kind", "since", "before")), "limit": 50},
                 "wait": {"poll": 0.2}, "claim_next": {"lease": 10}, "renew": {"lease": 10}, "sweep": {"limit": 100},
                 "prune": {"limit": 100},
             },

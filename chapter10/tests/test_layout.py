@@ -150,6 +150,7 @@ LOADS_BY_NAME: Final[dict[str, str]] = {
 
 MAPS_A_PROTOCOL: Final[dict[str, str]] = {
     "companions.serving.task_handles": "its table `STATUS` is the one place with the words of the tasks extension",
+    "lab.guessing.predictions_tools": "a question about the door asks for the word that a client sees",
 }
 """Modules that know a protocol's words for the states of a job, each in one table with a test."""
 

@@ -47,7 +47,7 @@ from chapter10.jobs import (
     LostLease,
     Now,
 )
-from chapter10.limits import JOB_ARGUMENTS, MAX_LIMIT, MAX_TEXT, MIN_SECONDS, is_seconds, is_text, is_whole
+from chapter10.limits import JOB_ARGUMENTS, MAX_LIMIT, MAX_TEXT, MAX_TIME, MIN_SECONDS, is_seconds, is_text, is_whole
 
 __all__ = ["CLAIM_SCAN", "MAX_ATTEMPTS", "MAX_PROGRESS_EVENTS", "MIGRATIONS", "LivingStore"]
 
@@ -213,7 +213,7 @@ class LivingStore(JobStore):
         prepared = self._prepared(submissions, tool)
         with self._database.write() as db:
             moment = self._read(now, "invalid_submission")
-            end = moment + DEADLINE_SECONDS if deadline is None else deadline
+            end = min(moment + DEADLINE_SECONDS, MAX_TIME) if deadline is None else deadline
             ids: dict[str, int] = {}
             new: dict[str, str] = {}
             for key, intent in prepared:
@@ -270,7 +270,7 @@ class LivingStore(JobStore):
                 if known[1] != intent:
                     raise JobError("key_conflict")
                 return int(known[0])
-            end = moment + DEADLINE_SECONDS if deadline is None else deadline
+            end = min(moment + DEADLINE_SECONDS, MAX_TIME) if deadline is None else deadline
             if moment >= end:
                 raise JobError("bad_input", "the deadline has passed already")
             if db.execute(_COUNT_LIVE).fetchone()[0] >= capacity:
@@ -398,7 +398,7 @@ class LivingStore(JobStore):
                 if not rows:
                     return None
                 job = Job._make(rows[0])
-                if not job.is_sound():  # guard: damaged
+                if not job.is_sound():
                     self._set_aside(db, job.id, moment)
                 elif self._bury(db, job, moment) is None:
                     end = min(moment + lease, job.deadline)

@@ -899,7 +899,7 @@ NOT_FUZZED: Final[dict[str, tuple[str, ...]]] = {
         "is_string", "is_text", "is_whole",
     ),
     "it wires parts together that are fuzzed by themselves": (
-        "Gateway", "invoke_tool", "saga_demonstration", "ToolRegistry.tool",
+        "Gateway", "invoke_tool", "saga_demonstration", "ToolRegistry.tool", "ToolList.name_at_server",
     ),
     "it starts or stops processes": ("ChildProcess", "ChildContext", "serve", "stop_process", "sigterm_is_a_request"),
     "it only carries what was found, and is made by its module": (
