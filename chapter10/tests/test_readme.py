@@ -47,7 +47,6 @@ NOT_RUN: Final[dict[str, str]] = {
     "python -m unittest discover -s chapter10/tests -v": "it is what runs this test",
     "python -m chapter10 serve": "test_serving starts it",
     "python -m chapter10 two_terminals": "test_chaos plays it",
-    "python -m chapter10 serve": "test_serving starts it and speaks to it",
     "python -m chapter10 benchmark --quick": "test_benchmark runs it and reads its figures",
     "python -m chapter10 explore": "test_explore walks through the same world; .ci/run runs it",
     "python -m chapter10 explore --check": "test_explore compares the page; .ci/run runs it",
