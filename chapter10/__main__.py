@@ -10,7 +10,6 @@ Source: the chapter's section on its five experiments (claims C10-009, C10-277, 
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import inspect
 import sqlite3
@@ -19,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple, NoReturn
 
-from chapter10.lab.console.strings import LANGUAGES, Text, choose_language
+from chapter10.lab.console.strings import Text, parser_in
 from chapter10.lab.console.textio import EXIT_FINE, main_guard
 
 __all__ = ["COMMANDS", "Command", "available", "command", "main"]
@@ -81,18 +80,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if given[:1] == [known.name]:
             run = importlib.import_module(f"chapter10.{known.module}").main
             return int(run(given[1:]) if inspect.signature(run).parameters else run())
-    parser = argparse.ArgumentParser(
-        prog="python -m chapter10",
-        usage="%(prog)s [-h] [--lang {zh,en}] | COMMAND [OPTION ...]",
-        description="Print the commands, or run one of them.",
-    )
-    parser.add_argument("--lang", choices=LANGUAGES, help="the language of the list")
+    parser, language = parser_in("python -m chapter10", "program", given)
+    parser.usage = "%(prog)s [-h] [--lang {zh,en}] | COMMAND [OPTION ...]"
     options, rest = parser.parse_known_args(given)
     if options.lang and rest[:1] and rest[0] in {known.name for known in commands}:
         parser.error(f"say {rest[0]} --lang {options.lang}: the command comes first")
     if rest:
         parser.error(f"{rest[0]} is none of {', '.join(known.name for known in commands)}")
-    language = choose_language(options.lang)
     python = ".".join(map(str, sys.version_info[:3]))
     print(f"chapter10, Python {python}, SQLite {sqlite3.sqlite_version}. {_HEAD.in_language(language)}\n")
     for known in commands:

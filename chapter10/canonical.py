@@ -20,10 +20,21 @@ from typing import Any, Final
 
 from chapter10.limits import is_unicode
 
-__all__ = ["MAX_DEPTH", "CanonicalError", "CodedError", "byte_size", "canonical", "digest", "text_digest"]
+__all__ = [
+    "MAX_DEPTH",
+    "MAX_MEMBERS",
+    "CanonicalError",
+    "CodedError",
+    "byte_size",
+    "canonical",
+    "digest",
+    "text_digest",
+]
 
 MAX_DEPTH: Final = 100
 """Levels of lists and dicts that a value may have; a scalar alone has none."""
+MAX_MEMBERS: Final = 5_000_000
+"""Members of all lists and dicts of a value together."""
 
 _SCALARS: Final = frozenset({type(None), bool, int, float, str})
 
@@ -62,7 +73,7 @@ def canonical(value: object) -> str:
     Source: claim C10-080.
     """
     try:
-        _check(value, MAX_DEPTH)
+        _check(value, MAX_DEPTH, [MAX_MEMBERS])
         text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     except RecursionError:  # the caller itself stands deep
         raise CanonicalError(f"more than {MAX_DEPTH} levels") from None
@@ -97,7 +108,7 @@ def text_digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8")).hexdigest()
 
 
-def _check(value: object, levels: int) -> None:
+def _check(value: object, levels: int, room: list[int]) -> None:
     """Refuse what `json` would let through. A container inside itself is one of too many levels."""
     if type(value) in _SCALARS:
         return
@@ -110,6 +121,9 @@ def _check(value: object, levels: int) -> None:
         members = value.values()
     elif type(value) is not list:
         raise CanonicalError("a type that reads back as another")
+    room[0] -= len(members)
+    if room[0] < 0:  # parts that are shared count each time that they would be written
+        raise CanonicalError(f"more than {MAX_MEMBERS} members")
     for member in members:
         if type(member) not in _SCALARS:
-            _check(member, levels - 1)
+            _check(member, levels - 1, room)

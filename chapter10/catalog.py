@@ -242,8 +242,8 @@ class Catalog:
     ) -> list[dict[str, Any]]:
         """Return the whole current definitions of `hits`, each with its `digest`, in the same order.
 
-        `hits` are cards of `search`; of each, `name` and `digest` must be there and what else is there
-        must be as registered. The budget is in bytes of the canonical list that is returned.
+        `hits` are cards of `search`; of each, `name` and `digest` must be there, and what else of a
+        definition is there must be as registered. The budget is in bytes of the canonical list that is returned.
         Raises `CatalogError`: `invalid_hits` (also for a name that stands twice), `invalid_grants`,
         `invalid_budget`; then `denied`, `stale_definition`, `definition_budget_exceeded`, each decided
         for the whole batch. Nothing is ever cut. Source: claims C10-057, C10-072 to C10-089.

@@ -66,13 +66,18 @@ async def bounded_reads(
     Source: claims C10-104 to C10-123.
     """
     _check(calls, read, limit)
-    calls = tuple(calls)
+    calls = tuple((call_id, argument) for call_id, argument in calls)  # a pair may be a list that is changed
     pending = iter(calls)
     results: dict[str, Outcome] = {}
     workers: list[asyncio.Task[None]] = []
+    caller = asyncio.current_task()
+    assert caller is not None
+    asked_before = caller.cancelling()
 
     async def worker() -> None:
         for call_id, argument in pending:
+            if caller.cancelling() > asked_before:  # the group has not told this worker yet
+                raise asyncio.CancelledError
             try:
                 results[call_id] = {"value": await read(argument)}
             except asyncio.CancelledError:  # nobody's but the read's own, or the look below raises it again

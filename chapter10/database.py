@@ -42,6 +42,7 @@ _WAL_LIMIT_BYTES: Final = 16 * 1024 * 1024
 _JOURNAL_TRIES: Final = 100
 # SQLITE_PROTOCOL: too many processes raced for the first lock of a WAL file; it passes, as the others do.
 _BUSY_CODES: Final = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL})
+_BROKEN: Final = (sqlite3.Error, UnicodeDecodeError)  # the second of a damaged name in an error of SQLite
 _opened: Final[WeakSet[Database]] = WeakSet()
 _inherited: Final[set[str]] = set()  # the paths that were open when this process was forked
 if hasattr(os, "register_at_fork"):
@@ -100,7 +101,7 @@ class Transaction:
         self._database._owner = None
         with suppress(sqlite3.Error):  # rolled back already (a full disk), or closed: it must not hide the first error
             self._database.connection.execute("ROLLBACK")
-        if isinstance(error, sqlite3.Error) and not isinstance(error, sqlite3.IntegrityError):
+        if isinstance(error, _BROKEN) and not isinstance(error, sqlite3.IntegrityError):
             raise _store_error(error) from error
 
 
@@ -134,14 +135,14 @@ class Database:
         self._owner: ref[Transaction] | None = None  # of the transaction that is open
         try:
             self._connection = sqlite3.connect(name, timeout=busy_seconds, isolation_level=None, cached_statements=256)
-        except sqlite3.Error as error:
+        except _BROKEN as error:
             raise _store_error(error) from error
         _opened.add(self)
         try:
             self._prepare(application_id, migrations)
         except BaseException as error:
             self.close()
-            if isinstance(error, sqlite3.Error):
+            if isinstance(error, _BROKEN):
                 raise _store_error(error) from error
             raise
 
@@ -160,21 +161,21 @@ class Database:
         """Return the first row of a query, or None. Raises `StoreError`."""
         try:
             return self.connection.execute(sql, parameters).fetchone()
-        except sqlite3.Error as error:
+        except _BROKEN as error:
             raise _store_error(error) from error
 
     def rows(self, sql: str, parameters: Sequence[object] = ()) -> list[Any]:
         """Return all rows of a query, which says itself how many there may be. Raises `StoreError`."""
         try:
             return self.connection.execute(sql, parameters).fetchall()
-        except sqlite3.Error as error:
+        except _BROKEN as error:
             raise _store_error(error) from error
 
     def close(self) -> None:
         """Close the connection; a second close does nothing. Raises `StoreError` in another thread."""
         try:
             self.connection.close()
-        except sqlite3.Error as error:
+        except _BROKEN as error:
             raise _store_error(error) from error
         _opened.discard(self)
 

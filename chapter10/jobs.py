@@ -51,7 +51,7 @@ from typing import Any, ClassVar, Final, NamedTuple, Self
 
 from chapter10.canonical import CanonicalError, CodedError, canonical, text_digest
 from chapter10.database import BUSY_SECONDS, Database, StoreError
-from chapter10.limits import JOB_ARGUMENTS, MAX_ARGS_BYTES, MAX_RESULT_BYTES, is_unicode, is_whole
+from chapter10.limits import JOB_ARGUMENTS, MAX_ARGS_BYTES, MAX_RESULT_BYTES, MAX_TIME, is_unicode, is_whole
 
 __all__ = [
     "APPLICATION_ID", "DEADLINE_SECONDS", "FINAL_STATES", "LIVE_STATES", "REPORTS_EXPORT", "SCHEMA", "STATES",
@@ -245,7 +245,7 @@ class JobStore:
         intent = self._intent(tool, args)
         with self._database.write() as db:
             moment = self._read(now, "invalid_submission")
-            end = moment + DEADLINE_SECONDS if deadline is None else deadline
+            end = min(moment + DEADLINE_SECONDS, MAX_TIME) if deadline is None else deadline
             query = "SELECT id, intent FROM jobs WHERE owner = ? AND action_key = ?"
             known = db.execute(query, (owner, action_key)).fetchone()
             if known is not None:  # guard: known_key
@@ -544,6 +544,6 @@ def _parsed(stored: bytes, what: str, kind: type, sha256: object = None) -> Any:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise StoreError("store_unavailable", f"damaged: {what}") from error
-    if not isinstance(value, kind) or sha256 not in (None, text_digest(text)):  # guard: digest
+    if not isinstance(value, kind) or sha256 not in (None, text_digest(text)):
         raise StoreError("store_unavailable", f"damaged: {what}")
     return value

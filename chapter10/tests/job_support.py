@@ -65,6 +65,11 @@ def _several_dead(store: JobStore) -> None:
     store.claim(3, now=1)
 
 
+def _failed(store: JobStore) -> None:
+    _running(store)
+    store.fail(1, 1, "bad_input", now=2)
+
+
 def _several_ended(store: JobStore) -> None:
     for number, key in enumerate(("a", "b", "c"), 1):
         store.submit("alice", key, AUGUST, now=0)
@@ -99,6 +104,9 @@ _LIVING_WRITES: Final = (
     Write("claim next past dead jobs", _several_dead, lambda s: s.claim_next(now=12), None, None),
     Write("renew", _running, lambda s: s.renew(1, 1, now=2, lease=50), "running", "running"),
     Write("renew past the deadline", _running, lambda s: s.renew(1, 1, now=100), "failed", "failed"),
+    Write("hand back", _last_attempt, lambda s: s.hand_back(1, 2, "worker_stopped", now=12), "queued", "queued"),
+    Write("retry", _failed, lambda s: s.retry(1, now=3, by="ops", why="mended"), 2, 2),
+    Write("release", _running, lambda s: s.release(1, now=2), True, False),
     Write("sweep", _several_dead, lambda s: s.sweep(now=12), _SWEPT, _NOTHING),
     Write(
         "prune",

@@ -6,6 +6,7 @@ import asyncio
 import json
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
@@ -28,6 +29,8 @@ LEGACY: Final[dict[str, Any]] = {}
 """What a legacy client says of itself in a request: nothing."""
 
 Answer = dict[str, Any]
+ANSWER_SECONDS: Final = 20.0
+"""How long a test waits for an answer before it fails instead of hanging."""
 
 
 def request(request_id: object, method: str, meta: Mapping[str, Any] = META, **params: Any) -> Answer:
@@ -85,7 +88,7 @@ class Beside:
                 if "method" not in message and message.get("id") == request_id:
                     return message
             self._news.clear()
-            await asyncio.wait_for(self._news.wait(), CHILD_SECONDS)
+            await asyncio.wait_for(self._news.wait(), ANSWER_SECONDS)
 
     async def ask(self, method: str, meta: Mapping[str, Any] = META, **params: Any) -> Answer:
         """Make a request with a number of its own, and return the answer."""
@@ -119,6 +122,8 @@ class Started:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )
+        self._limit = threading.Timer(2 * ANSWER_SECONDS, self.process.kill)  # then a read ends, and the test with it
+        self._limit.start()
         self._number = 0
         self.lines: list[bytes] = []
 
@@ -128,6 +133,7 @@ class Started:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._limit.cancel()
         self.process.kill()
         self.process.communicate()
 

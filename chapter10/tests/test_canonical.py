@@ -10,6 +10,7 @@ from collections import OrderedDict, namedtuple
 from typing import Any
 from unittest import mock
 
+from chapter10 import canonical as module
 from chapter10.canonical import (
     MAX_DEPTH,
     CanonicalError,
@@ -149,6 +150,16 @@ class WhatIsRefused(unittest.TestCase):
             with self.assertRaises(CanonicalError) as caught:
                 canonical(value)
             self.assertIn("levels", caught.exception.reason)
+
+    def test_the_number_of_members_is_bounded(self) -> None:
+        """Parts that are shared are written each time, so a small value may be a text without end."""
+        doubled: list[object] = []
+        for _ in range(26):
+            doubled = [doubled, doubled]
+        with mock.patch.object(module, "MAX_MEMBERS", 1000):
+            self.assertRaisesRegex(CanonicalError, "not_json", canonical, doubled)
+            self.assertEqual(canonical([0] * 1000).count("0"), 1000)
+            self.assertRaisesRegex(CanonicalError, "not_json", canonical, [0] * 1001)
 
     def test_the_number_of_levels_is_bounded(self) -> None:
         """`MAX_DEPTH` levels pass, one more is refused, and 100,000 end no differently."""

@@ -173,6 +173,7 @@ class TwoTerminals(unittest.TestCase):
             self.assertEqual(two_terminals.main(["--by-hand"]), 0)
         self.assertIn("kill -STOP", out.getvalue())
         self.assertTrue(out.getvalue().isascii())
+        self.assertNotEqual(*two_terminals.BY_HAND)
         verbs = set(re.findall(r"chapter10 jobs (\w+)", out.getvalue()))
         self.assertEqual(verbs, {"work", "submit", "watch", "status", "stats", "list"})
         for verb in verbs:

@@ -25,6 +25,7 @@ from chapter10.companions.interruption.budget import Budget
 from chapter10.companions.retrying import retry as retry_module
 from chapter10.companions.retrying.circuit_breaker import CircuitBreaker
 from chapter10.companions.schemas.schema import Violation, compile_schema
+from chapter10.companions.serving.offer import Offer
 from chapter10.companions.tools.registry import ToolRegistry
 from chapter10.companions.tools.result_budget import BudgetReport, Message, ResultBudget
 from chapter10.companions.work.living_store import LivingStore
@@ -88,6 +89,13 @@ class _Shared(Ranking):
         return [card for card in cards if tools[card["name"]].permission in grants][:limit]
 
 
+class _Lists(Offer):
+    """Lists every tool, however many there are."""
+
+    def searches(self) -> bool:
+        return False
+
+
 class _CancelledWhenNobodyWaits(LivingStore):
     """Cancels the job of a caller who has waited long enough."""
 
@@ -124,7 +132,7 @@ def scene_of(group: str) -> ModuleType:
     """The module of a group."""
     room = (
         "tool_scenes"
-        if group in {"schema", "registry", "orchestration", "results", "turn", "ranking"}
+        if group in {"schema", "registry", "orchestration", "results", "turn", "ranking", "serving"}
         else "effect_scenes"
     )
     return importlib.import_module(f"chapter10.lab.{room}.{group}")
@@ -140,6 +148,7 @@ def without_a_rule(group: str) -> AbstractContextManager[Any]:
         "results": ("PREVIEW_CHARS", 0),
         "turn": ("ResultBudget", _Dated),
         "ranking": ("Ranking", _Shared),
+        "serving": ("Offer", _Lists),
         "clocks": ("LivingStore", _CancelledWhenNobodyWaits),
         "interruption": ("checked", _never_looks),
         "retry": ("retry", _each_layer_for_itself),

@@ -358,6 +358,41 @@ class CancellationTests(ReadsTestCase):
         self.assertEqual(sorted(concurrency.__all__), ["MAX_CALLS", "Outcome", "ReadsError", "bounded_reads"])
 
 
+class NoReadStartsAfterACancel(ReadsTestCase):
+    """Between the cancel of the caller and the word of the group a worker may be ready to go on."""
+
+    async def test_a_ready_worker_starts_no_other_read(self) -> None:
+        """R4 also where every further read would answer at once. Claims: C10-121."""
+        started: list[int] = []
+        first = asyncio.Event()
+
+        async def read(number: int) -> int:
+            started.append(number)
+            if number == 0:
+                await first.wait()
+            return number
+
+        task = asyncio.create_task(bounded_reads([(str(number), number) for number in range(1000)], read, 1))
+        while not started:
+            await asyncio.sleep(0)
+        first.set()
+        task.cancel()
+        with self.assertRaises(asyncio.CancelledError):
+            await task
+        self.assertEqual(started, [0])
+
+    async def test_a_pair_that_is_changed_meanwhile_changes_nothing(self) -> None:
+        """The calls are those of the moment of the call, also where a pair is a list. Claims: C10-108."""
+        pairs: list[list[Any]] = [["a", 1], ["b", 2]]
+
+        async def read(number: int) -> int:
+            pairs[1][0] = "a"
+            return number
+
+        calls: Any = pairs
+        self.assertEqual(await bounded_reads(calls, read, 1), {"a": {"value": 1}, "b": {"value": 2}})
+
+
 class RefusalTests(ReadsTestCase):
     async def assert_refused(self, code: str, calls: Any, limit: Any = 2, read: Any = None) -> None:
         reader = mock.AsyncMock()

@@ -436,6 +436,20 @@ class Faults(DatabaseTestCase):
 
 
 @also_on(FairDatabase)
+class DamagedNames(DatabaseTestCase):
+    """SQLite cannot even say what is wrong when a name in its schema is damaged."""
+
+    def test_a_damaged_schema_is_a_broken_machine(self) -> None:
+        """The error that Python cannot decode is `store_unavailable` like every other (D4)."""
+        self.open().close()
+        content = bytearray(self.path.read_bytes())
+        content[content.index(b"tablethings") + 6] = 0xFF
+        self.path.write_bytes(content)
+        with self.assertRaises(StoreError) as caught:
+            insert(self.open(), "a")
+        self.assertEqual(caught.exception.code, "store_unavailable")
+
+
 class Opening(DatabaseTestCase):
     def test_what_is_no_path_is_refused(self) -> None:
         """Numbers, None, an empty path, a NUL, a lone surrogate, a folder, a missing folder: one name."""

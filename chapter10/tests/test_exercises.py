@@ -628,6 +628,12 @@ class Desk(FolderTestCase):
         self.assertIn("[X] TIMEOUT", text)
         self.assertIn("0.2 seconds", text)
 
+    def test_a_check_that_does_not_end_is_named(self) -> None:
+        """TIMEOUT says at which check, so that a reader knows where to look."""
+        self.put(EXERCISES[9], "def month_report(*arguments):\n    while True:\n        pass\n")
+        text = self.say("check", "9", code=1, seconds=2)
+        self.assertIn(f"[X] TIMEOUT {CHECKS[9][0].name}", text)
+
     def test_a_file_that_ends_the_process_is_wrong(self) -> None:
         """No verdict came, and what it printed is shown."""
         self.put(EXERCISES[9], "import os\nprint('bye', flush=True)\nos._exit(0)\n")
@@ -680,11 +686,25 @@ class Desk(FolderTestCase):
 
     def test_hints_come_one_at_a_time(self) -> None:
         """The first by default, the next is named, the third is the last."""
-        first, last = self.say("hint", "6"), self.say("hint", "6", "3")
-        self.assertIn(EXERCISES[6].hints[0].en, first)
-        self.assertIn("hint 6 2", first)
-        self.assertIn(EXERCISES[6].hints[2].en, last)
-        self.assertNotIn("hint 6 4", last)
+        for step, left in ((0, "Hints left: 2."), (1, "Hints left: 1."), (2, "the last hint"), (2, "the last hint")):
+            text = self.say("hint", "6")
+            self.assertIn(EXERCISES[6].hints[step].en, text)
+            self.assertIn(left, text)
+            self.assertEqual("hint 6\n" in text, step < 2)
+        self.assertIn(EXERCISES[6].hints[0].en, self.say("hint", "6", "1"))
+        self.assertIn(EXERCISES[6].hints[1].en, self.say("hint", "6"))
+        self.assertIn(EXERCISES[7].hints[0].en, self.say("hint", "7"))
+        self.say("reset", "6")
+        self.assertIn(EXERCISES[6].hints[0].en, self.say("hint", "6"))
+
+    def test_hints_that_were_read_are_no_reason_to_fail(self) -> None:
+        """A file that somebody wrote over, or a folder that cannot be written, gives the first hint."""
+        self.work.mkdir()
+        for content in ("[1]", "{", '{"ex06.py": "x"}', '{"ex06.py": 9}', '{"ex06.py": true}'):
+            (self.work / "hints.json").write_text(content, encoding="utf-8")
+            self.assertIn(EXERCISES[6].hints[0].en, self.say("hint", "6"))
+        with mock.patch("chapter10.lab.exercises.__main__.save_text", side_effect=PermissionError):
+            self.assertIn(EXERCISES[6].hints[1].en, self.say("hint", "6"))
 
     def test_an_answer_opens_after_the_work_or_on_request(self) -> None:
         """Code that passes, prose that is begun, or `--anyway`."""

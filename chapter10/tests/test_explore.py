@@ -326,6 +326,16 @@ class TheCommand(unittest.TestCase):
         self.assertIn("C10-229", text)
         self.assertLessEqual(max(map(len, text.splitlines()[4:])), 80)
 
+    def test_every_guard_and_promise_has_its_chinese(self) -> None:
+        """A reader of Chinese meets no English sentence in the list, the counterexample or the promises."""
+        said = {guard.sentence for guard in GUARDS} | {invariant.sentence for invariant in INVARIANTS}
+        self.assertEqual(set(explore.CHINESE), said)
+        _, text = printed("--guards", "--lang", "zh")
+        self.assertEqual([line for line in text.splitlines() if not re.search("[\u4e00-\u9fff]", line)], [])
+        _, text = printed("--without", "stale_attempt.finish", "--lang", "zh")
+        self.assertIn("没有 stale_attempt.finish：尝试代次已不是最新的 worker 不许写", text)
+        self.assertIn("破坏 J1：", text)
+
     def test_a_mark_that_is_gone_is_one_line(self) -> None:
         """Exit 1 and what the mark's error says, whether a guard is taken out or the page is compared."""
         for name, arguments in (("counterexample", ("--without", "due.claim")), ("mark_of", ("--check",))):

@@ -36,6 +36,19 @@ os._exit(1)
 
 
 @also_on(LivingStore)
+class AtTheEndOfTime(JobTestCase):
+    """No job gets a deadline that no clock can reach."""
+
+    def test_a_deadline_by_default_can_be_reached(self) -> None:
+        """J11 at the last moment that a store takes: the job ends there, and later there is no place for one."""
+        job = self.store.submit("alice", "last", AUGUST, now=limits.MAX_TIME - 1)
+        self.assertIsNone(self.store.claim(job, now=limits.MAX_TIME))
+        self.assertEqual(self.store.get("alice", job)["error"], "deadline_exceeded")
+        with self.assertRaisesRegex(JobError, "invalid_submission"):
+            self.store.submit("alice", "too late", AUGUST, now=limits.MAX_TIME)
+
+
+@also_on(LivingStore)
 class Submitting(JobTestCase):
     def test_a_job_is_accepted_before_any_work_is_done(self) -> None:
         """Submit answers with a number by which the job can be asked for, and the job is only queued.
@@ -594,6 +607,8 @@ class Limits(unittest.TestCase):
             },
             LivingStore: {
                 "submit": batch, "submit_many": batch, "list_jobs": {"before": None, "limit": 50},
+                "retry": {"deadline": None, "max_attempts": 3, "capacity": 20}, "keyed": {"limit": 50},
+                "survey": {**dict.fromkeys(("owner", "state", "kind", "since", "before")), "limit": 50},
                 "wait": {"poll": 0.2}, "claim_next": {"lease": 10}, "renew": {"lease": 10}, "sweep": {"limit": 100},
                 "prune": {"limit": 100},
             },

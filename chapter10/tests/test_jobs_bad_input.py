@@ -15,7 +15,7 @@ from decimal import Decimal
 from typing import Any, ClassVar, Final
 
 from chapter10.canonical import CodedError
-from chapter10.companions.work.living_store import LivingStore
+from chapter10.companions.work.living_store import MAX_ATTEMPTS, LivingStore
 from chapter10.jobs import JobError, JobStore, Operation
 from chapter10.limits import (
     MAX_ARGS_BYTES,
@@ -135,7 +135,7 @@ SUBMIT: Final[dict[str, Callable[[Any], bool]]] = {
 }  # fmt: skip
 HELD: Final[dict[str, Callable[[Any], bool]]] = {"job_id": is_integer, "attempt": is_integer, "now": is_moment}
 
-BATCH: Final = {**SUBMIT, "owner_capacity": optional(POSITIVE)}
+BATCH: Final = {**SUBMIT, "max_attempts": whole(1, MAX_ATTEMPTS), "owner_capacity": optional(POSITIVE)}
 
 # Job 1 of alice's is running (attempt 1, lease until 11), job 2 has succeeded, job 3 is queued.
 VERBS: Final = (
@@ -144,7 +144,7 @@ VERBS: Final = (
         {"owner": "alice", "action_key": "new", "args": AUGUST, "now": 2},
         {**SUBMIT, "action_key": is_text, "args": is_month},
         "invalid_submission",
-        depends=("deadline",),
+        depends=("deadline", "now"),
     ),
     Verb("get", {"owner": "alice", "job_id": 1}, {"owner": is_text, "job_id": is_integer}),
     Verb(
@@ -181,7 +181,7 @@ LIVING: Final = (
         {"owner": "alice", "action_key": "new", "args": AUGUST, "now": 2},
         {**BATCH, "action_key": is_text, "args": is_month},
         "invalid_submission",
-        depends=("deadline",),
+        depends=("deadline", "now"),
     ),
     *VERBS[1:],
     Verb(
@@ -189,7 +189,7 @@ LIVING: Final = (
         {"owner": "alice", "submissions": [("new", AUGUST)], "now": 2},
         {**BATCH, "submissions": is_never},
         "invalid_submission",
-        depends=("deadline",),
+        depends=("deadline", "now"),
     ),
     Verb(
         "list_jobs",
@@ -206,6 +206,38 @@ LIVING: Final = (
         depends=("now", "results_before", "keys_before"),
     ),
     Verb("stats", {"now": 2}, {"now": is_moment}),
+    Verb("hand_back", {"job_id": 1, "attempt": 1, "code": "stopped", "now": 2}, {**HELD, "code": is_text}),
+    Verb("release", {"job_id": 1, "now": 2}, {"job_id": is_integer, "now": is_moment}),
+    Verb(
+        "retry",
+        {"job_id": 4, "now": 2, "by": "operator", "why": "mended"},
+        {
+            "job_id": is_integer,
+            "now": is_moment,
+            "by": is_text,
+            "why": is_text,
+            "deadline": optional(is_seconds),
+            "max_attempts": whole(1, MAX_ATTEMPTS),
+            "capacity": POSITIVE,
+        },
+        depends=("deadline", "now"),
+    ),
+    Verb("keyed", {"owner": "alice", "prefix": "q"}, {"owner": is_text, "prefix": is_text, "limit": LIMIT}),
+    Verb(
+        "survey",
+        {"owner": "alice", "since": 0, "limit": 9},
+        {
+            "owner": optional(is_text),
+            "state": optional(is_text),
+            "kind": optional(is_text),
+            "since": optional(is_seconds),
+            "before": optional(CURSOR),
+            "limit": LIMIT,
+        },
+    ),
+    Verb("newest_event", {}, {}),
+    Verb("failed_after", {"seq": 0}, {"seq": CURSOR}),
+    Verb("compact", {}, {}),
 )
 
 
@@ -225,6 +257,7 @@ class BadInputTestCase(unittest.TestCase):
         store.claim(1, now=1)
         store.claim(2, now=1)
         store.finish(2, 1, REPORT, now=2)
+        store.cancel("alice", store.submit("alice", "cancelled", AUGUST, now=0))
         return store
 
 
@@ -233,7 +266,7 @@ class EveryMethod(BadInputTestCase):
     def test_the_table_names_every_method_and_every_argument(self) -> None:
         """A new method or argument must come into the table, or this test says so."""
         own = {name for name in dir(self.make) if callable(getattr(self.make, name)) and not name.startswith("_")}
-        self.assertEqual(own - {"wait"}, {verb.name for verb in self.verbs} | {"close", "register"})
+        self.assertEqual(own - {"wait", "backup"}, {verb.name for verb in self.verbs} | {"close", "register"})
         for verb in self.verbs:
             code = getattr(self.make, verb.name).__code__
             arguments = set(code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount])

@@ -169,12 +169,20 @@ class Lives(CommandTestCase):
         self.assertEqual(self.said, "job 1: queued, attempt 0, 0/0\n")
 
     def test_a_lost_answer_is_asked_for_again(self) -> None:
-        """The same file and month give the same job; a key of one's own gives another.
+        """The same key gives the same job; the same file and month without one are content and no intent, so
+        they give a new job, and those that did the same before are named.
 
         Claims: C10-222.
         """
-        self.assertEqual(self.submit_export(), self.submit_export())
-        self.assertEqual(self.submit_export("--key", "again"), 2)
+        self.assertEqual([self.submit_export("--key", "mine") for _ in range(2)], [1, 1])
+        submit = ("submit", "--month", "2026-08", "--sales", self.sales)
+        self.assertEqual(self.submit_export(), 2)
+        self.run_jobs("cancel", 2)
+        answer = self.json(*submit)
+        self.assertEqual((answer["id"], answer["state"], answer["earlier"]), (3, "queued", [2]))
+        self.assertEqual(self.submit_export("--key", answer["action_key"]), 3)
+        self.run_jobs(*submit)
+        self.assertIn("the same content was asked for before: job 2: cancelled", self.said)
 
     def test_owners_do_not_see_each_other(self) -> None:
         """What is not yours looks like what is not there.
@@ -418,6 +426,55 @@ class WhatOperatorsMeet(CommandTestCase):
         self.run_jobs("compact")
         self.assertRegex(self.said, r"^[0-9]+ bytes before, [0-9]+ after\n$")
 
+    def test_a_repeat_for_a_dead_job_says_so_and_what_to_do(self) -> None:
+        """It is no acceptance; `retry` does the same once more and says who and why in the log."""
+        self.submit_export("--key", "k", "--deadline", 5)
+        self.clock.advance(5)
+        self.assertEqual(self.work(), 1)
+        submit = ("submit", "--month", "2026-08", "--sales", self.sales, "--key", "k")
+        self.assertEqual(self.run_jobs(*submit), 1)
+        self.assertIn("nothing new was accepted; `retry 1` or another key", self.said)
+        self.assertEqual(self.json("retry", 1, "--why", "took too long"), {"id": 2, "retry_of": 1})
+        self.assertEqual(self.work(), 0)
+        self.assertEqual(self.json("status", 2)["state"], "succeeded")
+        self.run_jobs("events", 2, "--limit", 1)
+        self.assertIn("queued (once more for job 1, by operator: took too long)", self.said)
+        self.assertEqual(self.run_jobs("retry", 2, "--why", "x"), 1)
+
+    def test_an_operator_lists_what_is_anybodys(self) -> None:
+        """By owner, state, kind and age, with key and times."""
+        self.submit_export("--owner", "alice", "--key", "old")
+        self.clock.advance(100)
+        self.submit_export("--owner", "bob", "--key", "new")
+        self.run_jobs("list", "--all")
+        self.assertIn("owner bob, sales.export, key new, submitted 1970-01-01T00:18:20Z, started -, ended -", self.said)
+        for options, ids in (
+            (("--all",), [2, 1]),
+            (("--owner", "alice"), [1]),
+            (("--all", "--since", 50), [2]),
+            (("--all", "--state", "failed"), []),
+            (("--all", "--kind", "sales.export", "--before", 2), [1]),
+        ):
+            with self.subTest(options):
+                self.assertEqual([job["id"] for job in self.json("list", *options)], ids)
+
+    def test_what_is_tried_again_outlives_an_outage_of_ten_minutes(self) -> None:
+        """By default: the tables have no place for ten minutes, and the job is done after that."""
+        self.submit_export()
+        results = Path(f"{self.path.resolve()}.results")
+        results.write_bytes(b"")
+        end, moved = self.clock() + 600, self.clock.sleep
+
+        def sleep(seconds: float) -> None:
+            moved(seconds)
+            if self.clock() >= end and results.is_file():
+                results.unlink()
+
+        with mock.patch.object(self.clock, "sleep", sleep):
+            self.assertEqual(self.work("--poll", 5), 0)
+        self.assertGreaterEqual(self.clock(), end)
+        self.assertEqual(self.json("status", 1)["state"], "succeeded")
+
     def test_a_backup_is_a_store(self) -> None:
         """It is made once, and a command reads it as it reads the first."""
         self.submit_export()
@@ -482,7 +539,7 @@ class Watching(CommandTestCase):
         """The worker names the line, `result` names the state, `cancel` says that nothing was changed."""
         self.sales.write_text(SALES + "Z,2026-08,many,2026-08-31\n", encoding="utf-8", newline="\n")
         job_id = self.submit_export()
-        self.assertEqual(self.work(), 0)
+        self.assertEqual(self.work(), 1)
         self.assertIn(f"error bad_amount (line {len(SALES.splitlines()) + 1}: the amount is", self.said)
         self.assertEqual(self.run_jobs("result", job_id), 1)
         self.assertTrue(self.errors.startswith(f"not_ready: job {job_id}: failed (bad_amount)"), self.errors)
@@ -639,7 +696,7 @@ class Working(CommandTestCase):
         """The store gets `handler_failed`, the operator the rest."""
         self.submit_export()
         with mock.patch("chapter10.companions.operating.exports._replace", side_effect=ZeroDivisionError("a bug")):
-            self.assertEqual(self.work(), 0)
+            self.assertEqual(self.work(), 1)
         self.assertIn("ZeroDivisionError: a bug", self.errors)
         self.assertEqual(self.json("status", 1)["error"], "handler_failed")
 
@@ -650,7 +707,7 @@ class Working(CommandTestCase):
             mock.patch("chapter10.companions.operating.exports._replace", side_effect=OSError("no space")),
             mock.patch("traceback.print_exception", side_effect=BrokenPipeError),
         ):
-            self.assertEqual(self.work(), 0)
+            self.assertEqual(self.work(), 1)
         self.assertEqual(self.json("status", 1)["error"], "handler_failed")
 
     def test_a_changed_file_fails_its_job(self) -> None:

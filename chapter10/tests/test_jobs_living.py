@@ -392,6 +392,73 @@ class Bounds(LivingTestCase):
         self.submit("most", max_attempts=1000)
 
 
+class OnceMore(LivingTestCase):
+    def test_an_interruption_burns_no_attempt_and_has_an_end(self) -> None:
+        """The budget grows with each, up to a bound; then the job has failed."""
+        job_id, _ = self.running(max_attempts=1)
+        with mock.patch.object(living_store, "MAX_ATTEMPTS", 3):
+            for attempt, state in ((1, "queued"), (2, "queued"), (3, "failed")):
+                self.assertEqual(state, self.store.hand_back(job_id, attempt, "worker_stopped", now=2))
+                if state == "queued":
+                    self.assertEqual(attempt + 1, self.claim(job_id, now=2))
+        self.refused("stale_attempt", self.store.hand_back, job_id, 1, "worker_stopped", now=3)
+
+    def test_what_is_dead_is_tried_once_more_as_a_job_of_its_own(self) -> None:
+        """The old one stays as it ended; the new one says whose it is, of which job, who asked and why."""
+        for state in ("failed", "cancelled"):
+            job_id, _ = self.in_state(state, state)
+            before = self.store.get("alice", job_id)
+            again = self.store.retry(job_id, now=10, by="ops", why="disk was full", max_attempts=7)
+            self.assertEqual(again, self.store.retry(job_id, now=99, by="x", why="y", deadline=1, capacity=1))
+            self.assertEqual(before, self.store.get("alice", job_id))
+            self.assertEqual(self.store.intent(job_id), self.store.intent(again))
+            (first,) = self.store.events("alice", again)
+            self.assertEqual({"retry_of": job_id, "by": "ops", "why": "disk was full"}, first["detail"])
+            self.assertEqual(1, self.claim(again, now=11))
+            self.assertTrue(self.store.finish(again, 1, REPORT, now=12))
+
+    def test_what_lives_or_has_succeeded_is_not_tried_once_more(self) -> None:
+        """Nor is anything without a place, a time and a name for who asks; nothing is written."""
+        for state in ("queued", "running", "cancel_requested", "succeeded"):
+            self.refused("not_dead", self.store.retry, self.in_state(state, state)[0], now=9, by="ops", why="again")
+        dead, _ = self.in_state("failed", "dead")
+        self.refused("queue_full", self.store.retry, dead, now=9, by="ops", why="again", capacity=3)
+        self.refused("not_found", self.store.retry, 99, now=9, by="ops", why="again")
+        for wrong in ({"deadline": 9}, {"by": ""}, {"why": "x" * 201}, {"max_attempts": 1001}):
+            given = {"now": 9, "by": "ops", "why": "again", **wrong}
+            self.refused("bad_input", self.store.retry, dead, **given)
+
+    def test_an_operator_finds_any_job_by_what_he_knows(self) -> None:
+        """State, kind, owner and time of submission, alone and together; key and times are shown."""
+        self.succeeded("a")
+        self.submit("b", "bob", now=7)
+        self.damage("UPDATE jobs SET intent = '{oops' WHERE id = 2")
+        done, waiting = (self.store.survey(limit=1, before=before)[0] for before in (2, 3))
+        shown = ("owner", "action_key", "kind", "submitted", "started", "ended", "deadline")
+        self.assertEqual(["alice", "a", "reports.export", 0, 1, 5, 100], [done[name] for name in shown])
+        self.assertEqual(["bob", "b", None, 7, None, None, 107], [waiting[name] for name in shown])
+        for wanted, ids in (
+            ({}, [2, 1]),
+            ({"owner": "bob"}, [2]),
+            ({"state": "succeeded"}, [1]),
+            ({"kind": "reports.export"}, [1]),
+            ({"since": 7}, [2]),
+            ({"since": 7, "owner": "alice"}, []),
+        ):
+            with self.subTest(wanted):
+                self.assertEqual(ids, [job["id"] for job in self.store.survey(**wanted)])
+        self.refused("bad_input", self.store.survey, state="")
+        self.assertEqual([1], [job["id"] for job in self.store.keyed("alice", "a")])
+        self.assertEqual([], self.store.keyed("alice", "b"))
+
+    def test_failures_are_counted_from_an_event_on(self) -> None:
+        """Of every owner, whoever ended them."""
+        seen = self.store.newest_event()
+        self.assertEqual((0, 0), (seen, self.store.failed_after(seen)))
+        self.in_state("failed")
+        self.assertEqual((1, 0), (self.store.failed_after(0), self.store.failed_after(self.store.newest_event())))
+
+
 class AClockSetBack(LivingTestCase):
     def test_a_job_that_waits_for_a_mistake_is_released(self) -> None:
         """A queued one, one that waits for its retry, and a held one, whose worker then has lost it."""

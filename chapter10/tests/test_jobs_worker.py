@@ -118,7 +118,7 @@ class Working(JobTestCase):
 
     def test_the_shortest_lease_at_the_farthest_moment_is_a_lease(self) -> None:
         """Even there the end is later than the start, so that a claim is worth something."""
-        now = MAX_TIME
+        now = MAX_TIME - MIN_SECONDS
         self.submit(now=now)
         self.assertEqual(1, self.store.claim(1, now=now, lease=MIN_SECONDS))
         self.assertEqual(None, self.store.claim(1, now=now, lease=MIN_SECONDS))

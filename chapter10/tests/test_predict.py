@@ -192,7 +192,7 @@ class TheQuestions(unittest.TestCase):
         }
         expected = {"schema": "bab", "registry": "bab", "orchestration": "bab", "results": "baa", "turn": "caa"}
         expected |= {"clocks": "cbb", "budget": "cbc", "interruption": "bab", "retry": "dab", "breaker": "aab"}
-        expected |= {"idempotency": "cc", "outbox": "aba", "mail": "cca", "ranking": "bbc"}
+        expected |= {"idempotency": "cc", "outbox": "aba", "mail": "cca", "ranking": "bbc", "serving": "cbb"}
         self.assertEqual(letters, expected)
 
     def test_other_flags_give_other_letters(self) -> None:
@@ -595,6 +595,24 @@ class TheCommand(FolderTestCase):
                 guess.main(wrong)
             self.assertEqual(caught.exception.code, 2)
             self.assertIn("error: ", err.getvalue())
+
+    def test_the_list_shows_what_was_guessed(self) -> None:
+        """What is kept is shown; a file that somebody else wrote over is none."""
+        with mock.patch.dict(os.environ, {"CHAPTER10_WORK": str(self.folder)}):
+            said(guess.main, "catalog", "--answers", "c,-,a", "--lang", "en")
+            lines = said(guess.main, "--lang", "en").splitlines()
+            self.assertEqual([line[-23:] for line in lines if "guessed" in line], ["   (guessed last: c,-,a)"[-23:]])
+            self.assertIn("(上次猜了 c,-,a)", said(guess.main, "--lang", "zh"))
+            Path(self.folder, "predictions.json").write_text('{"catalog": "x"}', encoding="utf-8")
+            self.assertNotIn("guessed", said(guess.main, "--lang", "en"))
+
+    def test_skipping_the_first_question_is_an_answer(self) -> None:
+        """`--answers -,-,-` is what the help offers, with every program that asks."""
+        for main, group in ((experiments.main, "failures"), (companions_main, "schema"), (questions.main, "order")):
+            text = said(main, "--group", group, "--predict", "--answers", "-,a", "--no-save", "--lang", "en")
+            self.assertIn("-> no guess", text)
+        text = said(guess.main, "failures", "--answers", "-,-,-", "--no-save", "--lang", "en")
+        self.assertEqual(text.count("-> no guess"), 3)
 
     def test_the_hints_name_commands_that_exist(self) -> None:
         """A hint that sends a reader to a group names one that is there."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import tomllib
 import unittest
 from unittest import mock
@@ -80,3 +81,25 @@ class TheCommands(unittest.TestCase):
             self.assertEqual(ended.code, code)
             for group in (*AREAS, *companion_experiments.GROUPS):
                 self.assertIn(group, ended.out + ended.errors)
+
+
+class TheGapsBeforeProduction(unittest.TestCase):
+    """`docs/production.md`, the chapter's section on production."""
+
+    def test_every_gap_is_closed_by_something_that_is_there_or_said_to_be_open(self) -> None:
+        """Each claim of the section has its row; a row names files, their names and tests, or says what is open."""
+        page = TOP / "docs" / "production.md"
+        lines = page.read_text(encoding="utf-8").splitlines()
+        rows = [line.strip("|").split("|") for line in lines if line.startswith("|") and "C10-" in line]
+        claims = [claim for gap, *_ in rows for claim in re.findall(r"C10-\d+", gap)]
+        self.assertEqual(claims, [f"C10-{number}" for number in range(283, 297)])
+        for gap, answer, tests in rows:
+            with self.subTest(gap=gap):
+                self.assertEqual(answer.count("仍然缺"), answer.lower().count("still open"))
+                self.assertTrue("仍然缺" in answer or "test_" in tests)
+                self.assertEqual(".py" in answer, "test_" in tests)
+                for name, target in re.findall(r"\[`?([\w.]+)`?\]\(([^\s)]+)\)", answer + tests):
+                    file = (page.parent / target).resolve()
+                    self.assertTrue(file.is_file(), target)
+                    if name != file.stem.removeprefix("test_"):
+                        self.assertRegex(file.read_text(encoding="utf-8"), rf"(def|class) {name.rpartition('.')[2]}\b")

@@ -45,6 +45,7 @@ PAGES: Final = (*sorted({*READ, *DOCS.glob("*.md")}), *sorted((TOP / "reports").
 
 NOT_RUN: Final[dict[str, str]] = {
     "python -m unittest discover -s chapter10/tests -v": "it is what runs this test",
+    "python -m chapter10 serve": "test_serving starts it",
     "python -m chapter10 two_terminals": "test_chaos plays it",
     "python -m chapter10 benchmark --quick": "test_benchmark runs it and reads its figures",
     "python -m chapter10 explore": "test_explore walks through the same world; .ci/run runs it",

@@ -232,7 +232,7 @@ class Registering(RegistryTestCase):
             ("handler", "print"), ("permission", ""), ("permission", None), ("keywords", "word"), ("version", 2),
             ("keywords", ("two words",)), ("concurrency_safe", "yes"), ("max_concurrency", 0), ("approval", 1),
             ("max_concurrency", True), ("status_query", "x"), ("idempotency_key", 7), ("redact", None),
-            ("parameters", []), ("parameters", {"type": "text"}), ("parameters", {"if": {}}), ("parameters", "object"),
+            ("parameters", []), ("parameters", {"type": "text"}), ("parameters", {"id": ""}), ("parameters", "object"),
             ("context_argument", "nowhere"), ("context_argument", "limit"), ("handler", dict),
             ("handler", NoSignature()),
         ]  # fmt: skip

@@ -85,7 +85,12 @@ TRUTH: dict[str, list[tuple[Any, list[Any], list[Any]]]] = {
     "minimum": [({"minimum": 1.5}, [1.5, 2, "1", True], [1, 1.49])],
     "maximum": [({"maximum": 3}, [3, 3.0, -1, "9", True], [3.01, 4])],
     "exclusiveMinimum": [({"exclusiveMinimum": 1}, [1.01, 2, "0"], [1, 1.0, 0])],
-    "exclusiveMaximum": [({"exclusiveMaximum": 1}, [0.99, "2"], [1, 1.0, 2])],
+    "exclusiveMaximum": [
+        ({"maximum": 3, "exclusiveMaximum": True}, [2, "x"], [3, 4]),
+        ({"maximum": 3, "exclusiveMaximum": False}, [3], [4]),
+        ({"exclusiveMaximum": True}, [3], []),
+        ({"exclusiveMaximum": 1}, [0.99, "2"], [1, 1.0, 2]),
+    ],
     "minLength": [
         ({"minLength": 2}, ["ab", "\U0001f600\U0001f600", 1, [1]], ["a", "\U0001f600"]),
         ({"minLength": 0}, ["", "a"], []),
@@ -113,6 +118,83 @@ TRUTH: dict[str, list[tuple[Any, list[Any], list[Any]]]] = {
         ({"$defs": {"~1": {"const": 1}, "/": {"const": 2}}, "$ref": "#/$defs/~01"}, [1], [2]),
         ({"properties": {"$ref": {"type": "string"}}}, [{"$ref": "a"}], [{"$ref": 1}]),
         ({"enum": [{"$ref": "#/nowhere"}]}, [{"$ref": "#/nowhere"}], [1]),
+    ],
+    "multipleOf": [
+        ({"multipleOf": 0.01}, [4.35, 0, 1e300, "x", True], [0.0075, 4.351]),
+        ({"multipleOf": 3}, [9, 9.0, -3], [10, 9.5]),
+    ],
+    "uniqueItems": [
+        ({"uniqueItems": True}, [[1, True, "1"], [], {"a": 1}, [[1], [True]]], [[1, 1.0], [{"a": 1}, {"a": 1.0}]]),
+        ({"uniqueItems": False}, [[1, 1]], []),
+    ],
+    "prefixItems": [
+        ({"prefixItems": [{"type": "integer"}, False]}, [[], [1], {}], [["a"], [1, 2]]),
+        ({"prefixItems": [{"type": "integer"}], "items": {"type": "string"}}, [[1, "a"], [1]], [[1, 2], ["a"]]),
+    ],
+    "additionalItems": [
+        ({"items": [{"type": "integer"}], "additionalItems": False}, [[], [1]], [[1, 2], ["a"]]),
+        ({"additionalItems": False}, [[1, 2]], []),
+        ({"items": {"type": "integer"}, "additionalItems": False}, [[1, 2]], [["a"]]),
+    ],
+    "contains": [({"contains": {"type": "integer"}}, [[1], ["a", 2], {}], [[], ["a"]])],
+    "minContains": [
+        ({"contains": {"const": 1}, "minContains": 2}, [[1, 1], [1, 2, 1.0]], [[1], []]),
+        ({"contains": {"const": 1}, "minContains": 0}, [[], [2]], []),
+        ({"minContains": 2}, [[]], []),
+    ],
+    "maxContains": [
+        ({"contains": {"const": 1}, "maxContains": 1}, [[1], [1, 2]], [[], [1, 1]]),
+        ({"maxContains": 0}, [[1]], []),
+    ],
+    "patternProperties": [
+        ({"patternProperties": {"^a": {"type": "integer"}}}, [{"a": 1, "b": "x"}, [], "a"], [{"ab": "x"}]),
+        ({"patternProperties": {"a": {"minimum": 1}, "b": {"maximum": 2}}}, [{"ab": 1}], [{"ab": 0}, {"ab": 3}]),
+        (
+            {"properties": {"x": {}}, "patternProperties": {"^a": {}}, "additionalProperties": False},
+            [{"x": 1, "ab": 1}],
+            [{"b": 1}],
+        ),
+    ],
+    "propertyNames": [({"propertyNames": {"maxLength": 1}}, [{"a": 1}, {}, ["ab"]], [{"ab": 1}])],
+    "minProperties": [({"minProperties": 1}, [{"a": 1}, [], ""], [{}])],
+    "maxProperties": [({"maxProperties": 1}, [{"a": 1}, {}, [1, 2]], [{"a": 1, "b": 1}])],
+    "dependentRequired": [
+        ({"dependentRequired": {"a": ["b", "c"]}}, [{}, {"b": 1}, {"a": 1, "b": 1, "c": 1}, ["a"]], [{"a": 1, "b": 1}]),
+    ],
+    "dependentSchemas": [
+        (
+            {"dependentSchemas": {"a": {"maxProperties": 1}, "b": False}},
+            [{}, {"a": 1}, "a"],
+            [{"a": 1, "c": 1}, {"b": 1}],
+        ),
+    ],
+    "dependencies": [
+        ({"dependencies": {"a": ["b"], "c": {"maxProperties": 1}}}, [{}, {"a": 1, "b": 1}, {"c": 1}], [{"a": 1}]),
+    ],
+    "if": [
+        (
+            {"if": {"type": "integer"}, "then": {"minimum": 1}, "else": {"type": "string"}},
+            [1, "a"],
+            [0, None],
+        ),
+        ({"if": {"type": "integer"}}, [1, "a"], []),
+    ],
+    "then": [({"if": {"type": "integer"}, "then": {"minimum": 1}}, [1, "a"], [0]), ({"then": False}, [1], [])],
+    "else": [({"if": {"type": "integer"}, "else": False}, [1], ["a"]), ({"else": False}, [1], [])],
+    "$anchor": [
+        ({"$defs": {"a": {"$anchor": "here", "type": "integer"}}, "$ref": "#here"}, [1], ["1"]),
+    ],
+    "$id": [
+        ({"$id": "https://example.org/a.json", "$defs": {"a": {"const": 1}}, "$ref": "a.json#/$defs/a"}, [1], [2]),
+        ({"$defs": {"a": {"$id": "urn:b", "$defs": {"c": {"const": 1}}}}, "$ref": "urn:b#/$defs/c"}, [1], [2]),
+        (
+            {"$defs": {"a": {"$id": "b", "$ref": "#/$defs/c", "$defs": {"c": {"const": 1}}}}, "$ref": "b"},
+            [1],
+            [2],
+        ),
+        ({"definitions": {"a": {"$id": "#here", "const": 1}}, "$ref": "#here"}, [1], [2]),
+        ({"$defs": {"a": {"$id": "x:b"}, "c": {"const": 1}}, "$ref": "#/$defs/c"}, [1], [2]),
+        ({"then": {"$anchor": "t", "const": 1}, "$ref": "#t"}, [1], [2]),
     ],
     "$defs": [({"$defs": {"a": False}}, [1, {}], [])],
     "definitions": [({"definitions": {"a": {"const": 1}}, "$ref": "#/definitions/a"}, [1], [2])],
@@ -232,6 +314,66 @@ class Violations(unittest.TestCase):
             ],
         )
 
+    def test_the_nearest_alternative_says_what_it_lacks(self) -> None:
+        """The kind that the value names is meant, and the place of the fault is below it.
+
+        Where no alternative wants this type or this value, none is near, and nothing is added.
+        """
+        circle = {"type": "object", "properties": {"kind": {"const": "circle"}, "r": {"type": "number"}}}
+        box = {"type": "object", "properties": {"kind": {"const": "box"}, "a": {"minimum": 1}}, "required": ["a", "b"]}
+        for keyword in ("anyOf", "oneOf"):
+            validator = compile_schema({"items": {keyword: [circle, {"type": "null"}, box]}})
+            self.assertEqual(
+                validator.validate([{"kind": "box", "a": 0}]),
+                [
+                    Violation("/0", keyword, "fits none of the alternatives; the nearest is number 3"),
+                    Violation("/0/a", "minimum", "is less than 1"),
+                    Violation("/0/b", "required", "is missing"),
+                ],
+            )
+            self.assertEqual(validator.validate([7]), [Violation("/0", keyword, "fits none of the alternatives")])
+        more = compile_schema({"oneOf": [{"minimum": 1}, {"maximum": 3}]}).validate(2)
+        self.assertEqual(more, [Violation("", "oneOf", "fits more than one of the alternatives")])
+
+    def test_an_explanation_that_takes_too_long_leaves_the_verdict(self) -> None:
+        """Alternatives inside alternatives are told apart while there are steps, and refused all the same."""
+        array = {"type": "array", "items": {"$ref": "#/$defs/a"}}
+        validator = compile_schema({"$defs": {"a": {"anyOf": [array] * 4}}, "$ref": "#/$defs/a"})
+        value: Any = "x"
+        for _ in range(6):
+            value = [value]
+
+        short, long = validator.validate(value[0][0]), validator.validate(value)
+
+        self.assertEqual(short[0], Violation("", "anyOf", "fits none of the alternatives; the nearest is number 1"))
+        self.assertEqual(long, [Violation("", "anyOf", "fits none of the alternatives")])
+
+    def test_words_for_each_new_kind_of_fault(self) -> None:
+        """Place, keyword and words, for arrays and objects."""
+        for schema, value, wanted in (
+            ({"uniqueItems": True}, [1, 1], ("", "uniqueItems", "has the same item twice")),
+            ({"multipleOf": 0.5}, 0.3, ("", "multipleOf", "is not a multiple of 1/2")),
+            ({"prefixItems": [True, False]}, [1, 2], ("/1", "false", "is not allowed here")),
+            ({"prefixItems": [True], "items": {"type": "null"}}, [1, 2], ("/1", "type", "is not of type null")),
+            (
+                {"propertyNames": {"maxLength": 1}},
+                {"ab": 1},
+                ("/ab", "propertyNames", "has a name that is not allowed"),
+            ),
+            ({"patternProperties": {"^a": {"type": "null"}}}, {"ab": 1}, ("/ab", "type", "is not of type null")),
+            ({"dependentRequired": {"a": ["b"]}}, {"a": 1}, ("/b", "required", "is missing")),
+            ({"if": True, "then": {"type": "null"}}, 1, ("", "type", "is not of type null")),
+            ({"if": False, "else": {"type": "null"}}, 1, ("", "type", "is not of type null")),
+            (
+                {"contains": {"const": 1}, "maxContains": 2},
+                [],
+                ("", "contains", "has not at least 1 and at most 2 of the items that are asked for"),
+            ),
+            ({"maxProperties": 0}, {"a": 1}, ("", "maxProperties", "has more members than 0")),
+        ):
+            with self.subTest(schema=schema):
+                self.assertEqual(compile_schema(schema).validate(value), [Violation(*wanted)])
+
     def test_no_part_of_the_value_is_in_a_reason(self) -> None:
         """A password in a wrong place is not repeated by the error."""
         secret = "hunter2-very-secret"
@@ -287,11 +429,8 @@ class Refusals(unittest.TestCase):
     def test_every_other_validation_keyword_is_refused_by_name_and_place(self) -> None:
         """Nothing is silently ignored, at the root or deep inside, used or not."""
         for keyword in (
-            "if", "then", "else", "patternProperties", "prefixItems", "dependentRequired", "dependentSchemas",
-            "dependencies", "contains", "minContains", "maxContains", "uniqueItems", "multipleOf", "propertyNames",
-            "minProperties", "maxProperties", "unevaluatedProperties", "unevaluatedItems", "additionalItems",
-            "contentMediaType", "contentEncoding", "contentSchema", "$id", "$anchor", "$dynamicRef", "$dynamicAnchor",
-            "$recursiveRef", "$vocabulary", "nullable", "requird", "id",
+            "unevaluatedProperties", "unevaluatedItems", "$dynamicRef", "$dynamicAnchor", "$recursiveRef",
+            "$recursiveAnchor", "$vocabulary", "nullable", "requird", "id", "extends", "disallow", "divisibleBy",
         ):  # fmt: skip
             self.assert_refused({keyword: {}}, "unsupported_keyword", keyword, "")
             inside = {"$defs": {"a/b": {"allOf": [True, {"items": {keyword: 1}}]}}}
@@ -313,7 +452,12 @@ class Refusals(unittest.TestCase):
             ({"$schema": "http://json-schema.org/draft-04/schema#"}, "$schema", ""),
             ({"$schema": 7}, "$schema", ""),
             ({"items": {"$schema": "https://json-schema.org/draft/2020-12/schema"}}, "$schema", "/items"),
-            ({"items": [{}]}, "items", ""),
+            ({"items": [{}], "prefixItems": [{}]}, "items", ""),
+            ({"$ref": "a#/b", "$id": "https://example.org/x"}, "$ref", ""),
+            ({"$ref": "../a"}, "$ref", ""),
+            ({"items": {"$id": "/a"}}, "$id", "/items"),
+            ({"$id": "#a b"}, "$id", ""),
+            ({"patternProperties": {"(?=a)": {}}}, "patternProperties", ""),
             ({"pattern": "(?=a)"}, "pattern", ""),
             ({"pattern": 1}, "pattern", ""),
         ]
@@ -340,6 +484,7 @@ class Refusals(unittest.TestCase):
             ({"enum": {}}, "enum", ""),
             ({"minimum": "1"}, "minimum", ""),
             ({"maximum": True}, "maximum", ""),
+            ({"maximum": "1", "exclusiveMaximum": True}, "exclusiveMaximum", ""),
             ({"minLength": -1}, "minLength", ""),
             ({"maxItems": 1.5}, "maxItems", ""),
             ({"anyOf": []}, "anyOf", ""),
@@ -349,6 +494,27 @@ class Refusals(unittest.TestCase):
             ({"not": 0}, "", "/not"),
             ({"$ref": 1}, "$ref", ""),
             ({"$defs": []}, "$defs", ""),
+            ({"multipleOf": 0}, "multipleOf", ""),
+            ({"multipleOf": "1"}, "multipleOf", ""),
+            ({"multipleOf": True}, "multipleOf", ""),
+            ({"uniqueItems": 1}, "uniqueItems", ""),
+            ({"prefixItems": []}, "prefixItems", ""),
+            ({"prefixItems": {}}, "prefixItems", ""),
+            ({"contains": 1}, "", "/contains"),
+            ({"minContains": -1}, "minContains", ""),
+            ({"contains": {}, "maxContains": "1"}, "maxContains", ""),
+            ({"maxProperties": 1.5}, "maxProperties", ""),
+            ({"propertyNames": 1}, "", "/propertyNames"),
+            ({"patternProperties": []}, "patternProperties", ""),
+            ({"dependentRequired": {"a": "b"}}, "dependentRequired", ""),
+            ({"dependentSchemas": []}, "dependentSchemas", ""),
+            ({"dependentSchemas": {"a": ["b"]}}, "", "/dependentSchemas/a"),
+            ({"if": 1}, "", "/if"),
+            ({"else": 1}, "", "/else"),
+            ({"$id": 1}, "$id", ""),
+            ({"$anchor": "#a"}, "$anchor", ""),
+            ({"$anchor": "a", "items": {"$anchor": "a"}}, "$anchor", "/items"),
+            ({"$defs": {"a": {"$id": "x:a"}, "b": {"$id": "x:a"}}}, "$id", "/$defs/b"),
             (None, "", ""),
             ("object", "", ""),
             ([], "", ""),
@@ -377,6 +543,35 @@ class Refusals(unittest.TestCase):
             "$ref",
             "/$defs/a/allOf/0",
         )
+        for around in ("if", "then", "else"):
+            self.assert_refused({"if": {}, around: {"$ref": "#"}}, "unsupported_keyword", "$ref", f"/{around}")
+        inner = {"dependentSchemas": {"a": {"$ref": "#"}}}
+        self.assert_refused(inner, "unsupported_keyword", "$ref", "/dependentSchemas/a")
+
+    def test_a_keyword_of_another_dialect_is_refused_where_the_dialect_is_said(self) -> None:
+        """Each dialect would ignore what only the other one knows; a schema that says nothing may have both."""
+        for dialect, only in (
+            (
+                "https://json-schema.org/draft/2020-12/schema",
+                {"additionalItems": False, "dependencies": {}, "items": [{}]},
+            ),
+            (
+                "http://json-schema.org/draft-07/schema#",
+                {
+                    "prefixItems": [{}],
+                    "minContains": 1,
+                    "maxContains": 1,
+                    "dependentRequired": {},
+                    "dependentSchemas": {},
+                    "$anchor": "a",
+                },
+            ),
+        ):
+            old = {"$schema": dialect, "minimum": 1, "exclusiveMinimum": True}
+            self.assert_refused(old, "invalid_schema", "exclusiveMinimum", "")
+            for keyword, value in only.items():
+                compile_schema({keyword: value})
+                self.assert_refused({"$schema": dialect, keyword: value}, "unsupported_keyword", keyword, "")
 
     def test_draft_07_references_stand_alone(self) -> None:
         """What that dialect would hide beside a reference is refused; readers' words may stand there."""
@@ -384,6 +579,8 @@ class Refusals(unittest.TestCase):
         beside = {"$schema": draft, "definitions": {"a": {}}, "items": {"$ref": "#/definitions/a", "maximum": 1}}
         self.assert_refused(beside, "unsupported_keyword", "$ref", "/items")
 
+        named = {"$schema": draft, "definitions": {"a": {}}, "items": {"$ref": "#/definitions/a", "$id": "x:y"}}
+        self.assert_refused(named, "unsupported_keyword", "$ref", "/items")
         compile_schema({"$schema": draft, "definitions": {"a": {}}, "items": {"$ref": "#/definitions/a", "title": "t"}})
         words: dict[str, Any] = dict.fromkeys(IGNORED_KEYWORDS, "word")
         compile_schema({"$schema": draft, "definitions": {"a": {}}, "$ref": "#/definitions/a", "$defs": {}, **words})
@@ -510,6 +707,12 @@ class Bounds(unittest.TestCase):
         questions: list[tuple[dict[str, Any], Any]] = [
             ({"required": names}, wide),
             ({"properties": {"other": True}}, wide),
+            ({"dependentRequired": {name: [] for name in names}}, {"other": 1}),
+            ({"patternProperties": {"^other": True}}, wide),
+            (
+                {"not": {"patternProperties": {"^name": True}, "additionalProperties": False}},
+                {**wide, "other": 1},
+            ),
             ({"pattern": "^a*$"}, "a" * 10_000),
         ]
         for question, value in questions:

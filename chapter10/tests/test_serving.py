@@ -8,6 +8,7 @@ import json
 import logging
 import os
 import random
+import re
 import stat
 import subprocess
 import sys
@@ -20,7 +21,15 @@ from typing import Any
 
 from chapter10.catalog import FIXTURE_GRANTS, fixture_tools
 from chapter10.companions.serving.door import open_door
-from chapter10.companions.serving.loading import ServingError, definition_spec, offer_fixture
+from chapter10.companions.serving.loading import (
+    ServingError,
+    definition_spec,
+    job_tools,
+    load_module,
+    offer_file,
+    offer_fixture,
+    offer_tools,
+)
 from chapter10.companions.serving.messages import (
     MAX_LINE_BYTES,
     RpcError,
@@ -37,7 +46,15 @@ from chapter10.companions.work.living_store import LivingStore
 from chapter10.companions.work.worker import Handler, Worker
 from chapter10.jobs import FINAL_STATES, STATES
 from chapter10.tests.mcp_client import LEGACY, META, TASKS, Answer, Beside, Started, notification, request, text_of
-from chapter10.tests.support import CHILD_SECONDS, FolderTestCase, ManualClock, at_once, child_environment
+from chapter10.tests.support import (
+    CHILD_SECONDS,
+    TOP,
+    FolderTestCase,
+    ManualClock,
+    at_once,
+    child_environment,
+    run_python,
+)
 
 SERVED = "chapter10.tests.served"
 VERSION = "io.modelcontextprotocol/protocolVersion"
@@ -1032,7 +1049,7 @@ class Processes(FolderTestCase):
             "import os, threading\n"
             "while not os.path.exists(os.environ['GATE']):\n"
             "    threading.Event().wait(0.01)\n"
-            "def late(): ...\n"
+            "def late() -> None:\n    'Late.'\n"
         )
         (self.folder / "slow_handlers.py").write_text(text, encoding="utf-8", newline="\n")
         path = os.pathsep.join([str(self.folder), child_environment()["PYTHONPATH"]])
@@ -1052,6 +1069,19 @@ class Processes(FolderTestCase):
             client.write(notification("notifications/cancelled", requestId="a"))
             said, _, code = client.end()
         self.assertEqual((said, code), (b"", 0))
+
+    def test_the_installed_command_finds_handlers_in_its_folder(self) -> None:
+        """Where Python itself does not look there, as for a command in another folder."""
+        (self.folder / "here.py").write_text(
+            "def hello() -> str:\n    'Say it.'\n    return 'hello'\n", encoding="utf-8", newline="\n"
+        )
+        asked = json.dumps(request(1, "tools/call", name="hello")) + "\n"
+        ended = run_python(
+            ["-P", "-m", "chapter10", "serve", "--handlers", "here"],
+            cwd=self.folder,
+            text=asked,
+        )
+        self.assertEqual((json.loads(ended.stdout)["result"]["content"][0]["text"], ended.returncode), ("hello", 0))
 
     def test_bytes_are_the_same_under_every_code_page(self) -> None:
         """UTF-8 and a line feed, with lines that end as Windows ends them, under an ASCII console."""
@@ -1079,7 +1109,7 @@ class Processes(FolderTestCase):
     def test_what_cannot_be_served_is_said_on_standard_error(self) -> None:
         """No such module, a list that is none, a job without a store: usage; and nothing on standard output."""
         broken = self.folder / "tools.json"
-        broken.write_text("[1]", encoding="utf-8", newline="\n")
+        broken.write_text("[1", encoding="utf-8", newline="\n")
         secret = self.folder / "jobs.db.secret"
         secret.touch(0o600)
         calls = [
@@ -1113,7 +1143,7 @@ class Processes(FolderTestCase):
     def test_a_client_killed_in_the_middle_of_a_job_finds_it_again(self) -> None:
         """Both sides end and both start anew; the handle that it wrote down leads to the result.
 
-        Claims: C10-262.
+        Claims: C10-193.
         """
         gate, started = self.folder / "gate", self.folder / "gate.started"
         options = ["--handlers", SERVED, "--db", str(self.folder / "jobs.db"), "--grant", "reports:write"]
@@ -1196,14 +1226,17 @@ class Named(SessionTestCase, FolderTestCase):
         self.assertNotIn("refunds.create", [card["name"] for card in found])
 
     async def test_the_public_functions_of_a_module_are_tools(self) -> None:
-        """Name, first line and parameters make the definition; what was imported or is private is none."""
-        text = 'from os import getcwd\ndef add(a, b=1):\n    """Add."""\n    return a + b\ndef _own(): ...\n'
+        """Their hints and docstrings make the definitions; what was imported or is private is none."""
+        text = (
+            "from os import getcwd\ndef add(a: int, b: int = 1) -> int:\n"
+            '    """Add."""\n    return a + b\ndef _own(): ...\n'
+        )
         name = self.module(text)
         client = self.named(handlers=name)
         listed = (await client.ask("tools/list"))["result"]["tools"]
         self.assertEqual([(tool["name"], tool["description"]) for tool in listed], [("add", "Add.")])
         self.assertEqual(text_of(await client.call("add", a=2)), 3)
-        self.assertEqual(text_of(await client.call("add", b=2))["error"], "invalid_arguments")
+        self.assertEqual(text_of(await client.call("add", a="2"))["error"], "invalid_arguments")
 
     async def test_a_registry_is_offered_as_it_is_and_follows_its_owner(self) -> None:
         """What the module replaces later has changed for the client too."""
@@ -1236,19 +1269,127 @@ class Named(SessionTestCase, FolderTestCase):
         self.assertIn("orders.burn", caught.exception.reason)
 
     async def test_a_definition_that_cannot_be_enforced_is_left_out_and_named(self) -> None:
-        """The others are offered."""
+        """And so is an entry that is no tool; the others are offered."""
         bad = {"name": "bad", "inputSchema": {"type": "object", "$dynamicRef": "#x"}}
-        client = self.named(tools=self.tools(bad, {"name": "good"}))
+        client = self.named(tools=self.tools(bad, {"name": "good"}, {"title": "no name"}))
         self.assertEqual([tool["name"] for tool in (await client.ask("tools/list"))["result"]["tools"]], ["good"])
-        self.assertEqual(len(self.complaints), 1)
-        self.assertIn("bad", self.complaints[0])
+        self.assertEqual(len(self.complaints), 2)
+        self.assertIn("bad", self.complaints[1])
 
     async def test_a_module_that_offers_what_is_no_tool_is_refused_by_name(self) -> None:
         """A text, a number, a handler that cannot be called by name, and a module that raises."""
-        for text in ("TOOLS = 'x'", "TOOLS = [3]", "TOOLS = 3", "def bad(a, /): ...", "raise OSError('x')"):
+        bad = ("TOOLS = 'x'", "TOOLS = [3]", "TOOLS = 3", "def bad(a): 'No hint.'", "raise OSError('x')")
+        for text in bad:
             with self.subTest(text=text), self.assertRaises(ServingError) as caught:
                 self.named(handlers=self.module(text + "\n"))
             self.assertEqual(caught.exception.code, "bad_handlers")
+
+
+class ThePage(SessionTestCase, FolderTestCase):
+    """What `docs/mcp.md` shows is what is said."""
+
+    PAGE = TOP / "docs" / "mcp.md"
+
+    async def replay(
+        self, client: Beside, lines: list[str], between: Callable[[str], None] = lambda line: None
+    ) -> None:
+        """Write what the client of the page writes; what is said in between are the next lines, `M`, `S` and `...`."""
+        server = {"io.modelcontextprotocol/serverInfo": {"name": "chapter10", "version": "1.0"}}
+        for line in lines:
+            said = (
+                line[3:]
+                .replace('"_meta":M', f'"_meta":{compact(TASKS)}')
+                .replace('"_meta":S', f'"_meta":{compact(server)}')
+            )
+            if line.startswith("-> "):
+                between(line)
+                message = json.loads(said)
+                client.said.clear()
+                client.write(message)
+                if "id" in message:
+                    await client.answer(message["id"])
+                continue
+            begin, _, end = said.partition("\u2026")
+            heard = compact(client.said.pop(0))
+            self.assertTrue(heard.startswith(begin) and heard.endswith(end), (said, heard))
+        self.assertEqual(client.said, [])
+
+    def recorded(self) -> list[list[str]]:
+        """Return the exchanges of the page."""
+        blocks = re.findall(r"^```text\n(.*?)^```$", self.PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+        return [block.splitlines() for block in blocks if block.startswith("-> ")]
+
+    async def test_the_recorded_exchanges_are_what_is_said(self) -> None:
+        """Both eras, to the byte; a worker does the job before it is asked for."""
+        older, newer = self.recorded()
+        door = open_door(new_key=keys())
+        await self.replay(Beside(door.offer), older)
+        module = load_module("examples.mcp_tools")
+        clock = ManualClock(1_796_083_200.0)
+        tools = job_tools(module)
+        jobs = Jobs(
+            self.folder / "jobs.db", "alice", tools, new_key=keys(), clock=clock, random=lambda size: b"\7" * size
+        )
+        self.addCleanup(jobs.close)
+        offer = offer_of(grants=("reports:write",))
+        offer_tools(offer, module)
+        jobs.offer_to(offer)
+
+        def between(line: str) -> None:
+            if "tasks/get" in line:
+                clock.advance(2)
+                handlers = {tool.name: tool.handler for tool in tools}
+                with Worker(self.folder / "jobs.db", handlers, clock=clock, renew_every=float("inf")) as worker:
+                    worker.run_once()
+
+        await self.replay(Beside(offer, jobs), newer, between)
+
+    async def test_the_example_answers(self) -> None:
+        """Its tools do what the page says of them."""
+        offer = offer_of()
+        offer_tools(offer, load_module("examples.mcp_tools"))
+        client = Beside(offer)
+        months = text_of(await client.call("sales_months"))
+        self.assertIn("2026-08", months)
+        self.assertGreater(text_of(await client.call("sales_total", month="2026-08")), 0)
+        refused = text_of(await client.call("sales_total", month="1999-01"))
+        self.assertEqual(refused["text"], "No sales in 1999-01. Ask sales_months.")
+
+    @unittest.skipUnless(
+        os.environ.get("CHAPTER10_DATA"), "CHAPTER10_DATA does not name the folder with real tool lists"
+    )
+    async def test_the_bytes_of_five_hundred_tools_are_those_of_the_page(self) -> None:
+        """All of them listed, beside an exchange that finds and loads one."""
+        data = Path(os.environ["CHAPTER10_DATA"])
+        tools = json.loads((data / "mcp-tools-github.json").read_bytes())["tools"]
+        tools += json.loads((data / "retrieval" / "bfcl-live.json").read_bytes())["tools"][: 500 - len(tools)]
+        path = self.folder / "tools.json"
+        path.write_text(json.dumps(tools), encoding="utf-8", newline="\n")
+        sizes = []
+        for direct in (len(tools), DIRECT_TOOLS):
+            offer = offer_of(direct=direct)
+            self.assertEqual(offer_file(offer, path, None), [])
+            client = Beside(offer)
+            sizes.append(0)
+            cursor: dict[str, Any] = {}
+            while cursor is not None:
+                answer = await client.ask("tools/list", **cursor)
+                sizes[-1] += len(write_message(answer))
+                more = answer["result"].get("nextCursor")
+                cursor = None if more is None else {"cursor": more}  # type: ignore[assignment]
+        found = await client.call("tools_search", query="merge a pull request", limit=3)
+        first = text_of(found)["tools"][0]
+        loaded = await client.call("tools_load", tools=[{"name": first["name"], "digest": first["digest"]}])
+        self.assertEqual(first["name"], "merge_pull_request")
+        sizes += [len(write_message(answer)) for answer in (found, loaded)]
+        sizes.append(sum(sizes[1:]))
+        page = self.PAGE.read_text(encoding="utf-8").partition("\n## 4.")[2]
+        self.assertEqual([f"{size:,}" for size in sizes], re.findall(r"^\|.*\| ([0-9,]+) \|$", page, re.MULTILINE))
+
+
+def compact(value: object) -> str:
+    """Return JSON as the page writes it."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 del TaskTestCase

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import ast
+import contextlib
+import importlib
+import io
 import re
 import string
 import unittest
 from collections.abc import Iterator
+from pathlib import Path
+from unittest import mock
 
 from chapter10.lab.console.strings import TABLE, Text, choose_language, say
 from chapter10.lab.exercises.book import EXERCISES
@@ -13,8 +19,10 @@ from chapter10.lab.exercises.judge import CHECKS
 from chapter10.lab.guessing.predict import Area
 from chapter10.lab.guessing.predictions import AREAS
 from chapter10.lab.guessing.questions import AREAS as QUESTION_AREAS
+from chapter10.lab.processes import stops
 from chapter10.lab.reader.companion_experiments import AREAS as COMPANION_AREAS
 from chapter10.tests.support import TOP
+from chapter10.tests.syntax import parsed
 
 LAB = TOP / "chapter10" / "lab"
 CHINESE = re.compile(r"[\u4e00-\u9fff]")
@@ -46,6 +54,11 @@ def texts() -> dict[str, Text]:
     for number, checks in CHECKS.items():
         found |= {f"check.{number}.{check.name}": check.text for check in checks}
     return found
+
+
+def text_of_the_program() -> str:
+    """The source of the one entry for every command."""
+    return (TOP / "chapter10" / "__main__.py").read_text(encoding="utf-8")
 
 
 class BothLanguages(unittest.TestCase):
@@ -81,6 +94,9 @@ class BothLanguages(unittest.TestCase):
         """And every text that a program asks for is in the table."""
         code = " ".join(path.read_text(encoding="utf-8") for path in LAB.rglob("*.py") if path.name != "strings.py")
         used = set(re.findall(r'["\']([a-z_0-9.]+)["\']', code))
+        code += text_of_the_program()
+        helps = re.findall(r'parser_in\("[^"]+", "(\w+)"', code)
+        used |= {f"{name}.help" for name in [*helps, "help"]}
         self.assertEqual([name for name in TABLE if name not in used and name.partition(".")[2] not in used], [])
         asked = {name for name in used if re.fullmatch(r"(predict|doctor|exercises|file)\.[a-z_0-9]+", name)}
         self.assertGreater(len(asked), 10)
@@ -93,6 +109,64 @@ class BothLanguages(unittest.TestCase):
         self.assertEqual(say("exercises.all_pass", "fr", number=6), "[OK] exercise 6 passes.")
         with self.assertRaises(KeyError):
             say("no.such_text", "en")
+
+
+class TheCommands(unittest.TestCase):
+    """What a command says to a person is in the table, and in the language of the person."""
+
+    COMMANDS = {  # noqa: RUF012 - a table of this class
+        "program": "chapter10.__main__",
+        "explore": "chapter10.lab.histories.explore",
+        "terminals": "chapter10.lab.processes.two_terminals",
+        "chaos": "chapter10.lab.processes.chaos",
+        "stops": "chapter10.lab.processes.stops",
+    }
+
+    def test_the_help_is_in_the_readers_language(self) -> None:
+        """What the command is for and what each option does, by `--lang` before or after, or by the variable."""
+        for name, module in self.COMMANDS.items():
+            main = importlib.import_module(module).main
+            for language in ("zh", "en"):
+                out = io.StringIO()
+                with contextlib.redirect_stdout(out), self.assertRaises(SystemExit) as left:
+                    main(["--lang", language, "--help"])
+                self.assertEqual(left.exception.code, 0)
+                said = " ".join(out.getvalue().split())
+                for text in (f"{name}.help", "help.help", "help.lang"):
+                    self.assertIn(say(text, language).replace(" ", ""), said.replace(" ", ""))
+            with contextlib.redirect_stderr(io.StringIO()) as err, self.assertRaises(SystemExit) as left:
+                main(["--lang", "fr"])
+            self.assertEqual(left.exception.code, 2)
+            self.assertIn("--lang", err.getvalue())
+
+    def test_nothing_is_printed_past_the_table(self) -> None:
+        """No sentence stands in a `print` of these commands: names and figures do, and what `say` brings."""
+        for module in self.COMMANDS.values():
+            path = TOP / Path(*module.split(".")).with_suffix(".py")
+            for call in (node for node in ast.walk(parsed(path)) if isinstance(node, ast.Call)):
+                if isinstance(call.func, ast.Name) and call.func.id == "print":
+                    written = [part.value for part in plain(call) if isinstance(part.value, str)]
+                    sentences = [text for text in written if re.search(r"[A-Za-z]{3,} [A-Za-z]{2,}", text)]
+                    self.assertEqual(sentences, [], f"{module}:{call.lineno}")
+
+    def test_the_table_of_the_stops_is_in_both_languages(self) -> None:
+        """Its head and its verdict; the states stay as they are."""
+        rows = [(kind, stops.EXPECTED[kind], "running", "cancelled") for kind in stops.KINDS]
+        for language in ("zh", "en"):
+            out = io.StringIO()
+            with mock.patch.object(stops, "play", return_value=rows), contextlib.redirect_stdout(out):
+                self.assertEqual(stops.main(["--lang", language]), 0)
+            for name in ("stops.process", "stops.row_before", "stops.fine"):
+                self.assertIn(say(name, language), out.getvalue())
+
+
+def plain(call: ast.AST) -> Iterator[ast.Constant]:
+    """The constants of a call that no `say` looks up."""
+    for child in ast.iter_child_nodes(call):
+        if isinstance(child, ast.Constant):
+            yield child
+        elif not (isinstance(child, ast.Call) and isinstance(child.func, ast.Name) and child.func.id == "say"):
+            yield from plain(child)
 
 
 class TheLanguage(unittest.TestCase):

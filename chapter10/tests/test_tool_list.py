@@ -16,6 +16,7 @@ from chapter10.companions.finding import tool_list
 from chapter10.companions.finding.tool_list import (
     DEFAULT_PERMISSION,
     LeftOut,
+    RefusedTool,
     ToolListError,
     parse_tool_list,
     read_tool_list,
@@ -169,12 +170,72 @@ class ParseTests(unittest.TestCase):
             (entry(annotations={"title": 1}), "tools[2].annotations.title"),
         ]
         for bad, place in cases:
-            error = self.refused({"tools": [entry("a"), entry("b"), bad]})
+            document = {"tools": [entry("a"), entry("b"), bad]}
+            error = self.refused(document, bad="refuse")
+            [listed] = parse_tool_list(document).refused
+            self.assertEqual((listed.place, listed.reason), (error.place, error.reason))
             self.assertEqual((error.code, error.place), ("bad_tool_list", place))
             self.assertEqual(error.line, f"bad_tool_list: {place}: {error.reason}")
             self.assertNotIn("\n", error.line)
-        self.assertEqual(self.refused([{}]).reason, "missing")
+        self.assertEqual(self.refused([{}], bad="refuse").reason, "missing")
         self.assertEqual(len(parse_tool_list([entry(title="x" * MAX_DESCRIPTION)]).tools), 1)
+
+    def test_a_bad_tool_among_good_ones_is_refused_alone(self) -> None:
+        """It is named with its place and reason, and the list says that it is partial; a good list is whole."""
+        listed = parse_tool_list([entry("a"), entry("b", inputSchema=[]), 7, entry("c")])
+        self.assertEqual([found.name for found in listed.tools], ["a", "c"])
+        self.assertEqual(
+            listed.refused,
+            (
+                RefusedTool("b", "tools[1].inputSchema", "not an object"),
+                RefusedTool("", "tools[2]", "not an object"),
+            ),
+        )
+        self.assertTrue(listed.is_partial)
+        self.assertFalse(parse_tool_list([entry("a")]).is_partial)
+
+    def test_a_list_that_goes_on_says_so(self) -> None:
+        """The cursor is handed on as it came, an empty text included; what is no text is refused."""
+        for cursor in ("page 2", ""):
+            listed = parse_tool_list({"tools": [], "nextCursor": cursor})
+            self.assertEqual((listed.next_cursor, listed.is_partial), (cursor, True))
+        listed = parse_tool_list({"tools": [], "nextCursor": None})
+        self.assertEqual((listed.next_cursor, listed.is_partial), (None, False))
+        self.assertEqual(self.refused({"tools": [], "nextCursor": 2}).place, "nextCursor")
+
+    def test_a_list_that_left_a_name_out_is_partial(self) -> None:
+        """Whoever keeps the first of two does not have all."""
+        self.assertTrue(parse_tool_list([entry("a"), entry("a")], repeated="first").is_partial)
+
+    def test_the_schema_is_found_under_each_usual_name(self) -> None:
+        """As servers write it and as both kinds of requests do; two of them contradict each other."""
+        schema = {"type": "object", "properties": {"a": {"type": "string"}}}
+        for tool in (
+            entry(inputSchema=schema),
+            entry(input_schema=schema),
+            entry(type="function", parameters=schema),
+            {"type": "function", "function": entry(parameters=schema)},
+            entry(inputSchema=None, input_schema=schema),
+        ):
+            [found] = parse_tool_list([tool]).tools
+            self.assertEqual((found.name, found.parameters), ("get_file", schema))
+        error = self.refused([entry(inputSchema=schema, parameters=schema)], bad="refuse")
+        self.assertEqual(error.place, "tools[0].parameters")
+        error = self.refused([{"function": entry(parameters={"x": float("nan")})}], bad="refuse")
+        self.assertEqual(error.place, "tools[0].function.parameters")
+
+    def test_the_same_name_on_two_servers_makes_two_tools(self) -> None:
+        """With the server before it, as providers take names; the server is called by the name that it gave."""
+        lists = [parse_tool_list([entry("search")], server=server) for server in ("files", "web-2")]
+        catalog = Catalog([found for listed in lists for found in listed.tools])
+        self.assertEqual(sorted(catalog.tools), ["files__search", "web-2__search"])
+        [hit] = catalog.search("files", GRANTS)
+        self.assertEqual(lists[0].name_at_server(hit["name"]), "search")
+        self.assertEqual(parse_tool_list([entry("a__b")]).name_at_server("a__b"), "a__b")
+        self.assertEqual(lists[0].name_at_server("other"), "other")
+        for server in (None, "a_b", "a.b", "x" * 31, " "):
+            with self.assertRaises(ValueError):
+                parse_tool_list([], server=server)  # type: ignore[arg-type]
 
     def test_a_document_of_another_shape_is_refused(self) -> None:
         """Neither an object with a list nor a list."""
@@ -235,7 +296,7 @@ class FileTests(FolderTestCase):
 
     def refused(self, data: bytes) -> ToolListError:
         with self.assertRaises(ToolListError) as caught:
-            read_tool_list(self.write(data))
+            read_tool_list(self.write(data), bad="refuse")
         return caught.exception
 
     def test_the_usual_encodings_are_read(self) -> None:
@@ -345,7 +406,7 @@ class RealListTests(unittest.TestCase):
 class OtherTypes(unittest.TestCase):
     """What is no word."""
 
-    def test_repeated_is_one_of_two_words(self) -> None:
+    def test_each_choice_is_one_of_two_words(self) -> None:
         """Another type is refused as another word is, also one whose comparison fails."""
 
         class NoComparison:
@@ -357,6 +418,8 @@ class OtherTypes(unittest.TestCase):
         for wrong in (None, 1, ["first"], NoComparison()):
             with self.assertRaises(ValueError):
                 parse_tool_list([], repeated=wrong)  # type: ignore[arg-type]
+            with self.assertRaises(ValueError):
+                parse_tool_list([], bad=wrong)  # type: ignore[arg-type]
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, NotRequired, Optional, Required, Typ
 from chapter10.companions.schemas.hints import HintError, typed_function
 from chapter10.companions.schemas.schema import compile_schema
 from chapter10.companions.tools.registry import CallContext, RegistryError, ToolRegistry
+from chapter10.tests.support import TOP, run_python
 
 
 class Colour(enum.Enum):
@@ -131,6 +132,7 @@ class Forms(unittest.TestCase):
             (Level, 2, Level.HIGH),
             (tuple[Colour, ...], ["red"], (Colour.RED,)),
             (dict[str, Colour], {"a": "red"}, {"a": Colour.RED}),
+            (tuple[Colour, str], ["red", "a"], (Colour.RED, "a")),
             (Colour | None, None, None),
             (str | Level, 1, Level.LOW),
             (Line | Place, {"city": "Ulm"}, {"city": "Ulm"}),
@@ -355,6 +357,34 @@ class Registration(unittest.TestCase):
         self.assertEqual(registry.catalog().tools, {})
         registry.tool(effect="read", description="Does it.")(silent)
         self.assertIsNotNone(registry.get("silent"))
+
+
+class TheExample(unittest.TestCase):
+    """The whole agent of `examples/agent.py`."""
+
+    def test_the_smallest_agent_does_all_that_it_says(self) -> None:
+        """Found and loaded, two calls in one answer, one write approved and one refused, an answer at the end.
+
+        Claims: T6-043.
+        """
+        program = TOP / "examples" / "agent.py"
+        self.assertLessEqual(len([line for line in program.read_text(encoding="utf-8").splitlines() if line]), 40)
+
+        child = run_python([str(program)])
+
+        first, *lines = child.stdout.splitlines()
+        self.assertEqual(child.returncode, 0, child.stderr)
+        self.assertRegex(first, r'^tools_search \{"loaded":.*"name":"price_of".*"name":"refund"')
+        self.assertEqual(
+            lines,
+            [
+                "price_of 1200",
+                "price_of 99000",
+                "refund 1200 cents for A",
+                "refund approval_required",
+                "A is paid back. B waits for an approval.",
+            ],
+        )
 
 
 if __name__ == "__main__":

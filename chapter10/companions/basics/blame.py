@@ -111,6 +111,7 @@ _ROWS: Final[dict[str, Blame]] = {
     "chapter10.companions.effects.messages.TransportDown": _UNREACHED,
     # tools, work
     "chapter10.companions.schemas.pattern.PatternLimit": _MISTAKE,
+    "chapter10.companions.serving.task_handles.SecretError": _NOT_KEPT,
     "chapter10.companions.tools.result_store.ResultStoreError": _NOT_KEPT,
     "chapter10.companions.work.child_process.ChildFailed": _FAILED,
     "chapter10.companions.work.child_process.TemporaryChildError": _NO_ANSWER,

@@ -2,7 +2,9 @@
 
 The document is an object with `tools`, or a bare list. Of each tool are read `name` and, where they are
 there, `title`, `description`, `inputSchema` and `annotations`; other fields are ignored, and `null` is
-as good as missing. What a real list leaves open is decided here:
+as good as missing. The schema may also be called `input_schema` or `parameters`, and all of it may stand in
+`function`, as two kinds of requests write a tool; two schemas are refused. What a real list leaves open is decided
+here:
 
     keywords    the words of name, title and description, as `words_of` splits them
     effect      `read` only if `annotations.readOnlyHint` is true; what is not said to be harmless is a
@@ -14,6 +16,15 @@ as good as missing. What a real list leaves open is decided here:
                 `duplicate_tool` with both places, because one of the two would win without a word. To
                 look at such a list all the same, `repeated="first"` keeps the first of each name and
                 lists the others in `left_out`
+    a tool that is none
+                is listed in `refused` with its name, place and reason, and the others are taken; with
+                `bad="refuse"` it raises `ToolListError` instead
+    a list that goes on
+                `next_cursor` is what to ask the server for the rest with; `is_partial` also says that a tool
+                was refused or left out
+    a name that two servers have
+                `server="files"` puts `files__` before each name, as providers take it; the server knows the
+                tool by the name without it (`name_at_server`)
     a definition larger than the budget
                 is registered and found like any other; loading it is refused as a whole, because
                 nothing is ever cut. `larger_than` names such tools beforehand
@@ -37,6 +48,7 @@ from __future__ import annotations
 import codecs
 import json
 import os
+import re
 import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -52,6 +64,7 @@ __all__ = [
     "MAX_FILE_BYTES",
     "MAX_TOOLS",
     "LeftOut",
+    "RefusedTool",
     "ToolList",
     "ToolListError",
     "parse_tool_list",
@@ -64,7 +77,9 @@ MAX_FILE_BYTES: Final = 64 * 1024 * 1024
 MAX_TOOLS: Final = 100_000
 
 _NO_SCHEMA: Final = {"type": "object"}
-_FIELD_OF: Final = {"name": "name", "description": "description", "parameters": "inputSchema"}
+_SCHEMAS: Final = ("inputSchema", "input_schema", "parameters")
+_SERVER: Final = re.compile("[a-zA-Z0-9-]{1,30}")
+_BETWEEN: Final = "__"
 
 
 class ToolListError(CodedError, ValueError):
@@ -98,11 +113,32 @@ class LeftOut:
 
 
 @dataclass(frozen=True, slots=True)
+class RefusedTool:
+    """A tool that was refused: its name ("" if it has none that is a text), its place, and why."""
+
+    name: str
+    place: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class ToolList:
-    """The tools of a document in its order, and what was left out of it."""
+    """The tools of a document in its order, what was left out or refused, and whether the server has more."""
 
     tools: tuple[Tool, ...]
     left_out: tuple[LeftOut, ...]
+    refused: tuple[RefusedTool, ...] = ()
+    next_cursor: str | None = None
+    server: str = ""
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether the server has tools that are not here."""
+        return bool(self.left_out or self.refused or self.next_cursor is not None)
+
+    def name_at_server(self, name: str) -> str:
+        """Return the name by which the server knows the tool `name` of this list."""
+        return name.removeprefix(self.server + _BETWEEN) if self.server else name
 
     def larger_than(self, budget_bytes: int) -> list[tuple[str, int]]:
         """Return (name, bytes) of each definition that alone, as a list of one, exceeds the budget."""
@@ -115,6 +151,8 @@ def read_tool_list(
     *,
     permission: str = DEFAULT_PERMISSION,
     repeated: Literal["refuse", "first"] = "refuse",
+    bad: Literal["refuse", "leave_out"] = "leave_out",
+    server: str = "",
 ) -> ToolList:
     """Read the file `path` and return what `parse_tool_list` makes of it.
 
@@ -132,7 +170,7 @@ def read_tool_list(
         raise ToolListError("unreadable_file", "file", reason or "not a path of a file") from error
     if len(data) > MAX_FILE_BYTES:
         raise ToolListError("unreadable_file", "file", f"more than {MAX_FILE_BYTES} bytes")
-    return parse_tool_list(_strict_json(_text(data)), permission=permission, repeated=repeated)
+    return parse_tool_list(_strict_json(_text(data)), permission=permission, repeated=repeated, bad=bad, server=server)
 
 
 def parse_tool_list(
@@ -140,27 +178,41 @@ def parse_tool_list(
     *,
     permission: str = DEFAULT_PERMISSION,
     repeated: Literal["refuse", "first"] = "refuse",
+    bad: Literal["refuse", "leave_out"] = "leave_out",
+    server: str = "",
 ) -> ToolList:
     """Return the tools of `document`, a value as `json.loads` gives it.
 
     Raises `ToolListError` (`bad_tool_list`, `duplicate_tool`), and `CatalogError` (`invalid_tool`) for a
-    `permission` that is none; `ValueError` for an unknown word in `repeated`.
+    `permission` that is none; `ValueError` for an unknown word in `repeated` or `bad`, and for a `server` that is
+    not of 1 to 30 letters, digits and `-`.
     """
     if type(repeated) is not str or repeated not in ("refuse", "first"):
         raise ValueError("repeated is neither 'refuse' nor 'first'")
+    if type(bad) is not str or bad not in ("refuse", "leave_out"):
+        raise ValueError("bad is neither 'refuse' nor 'leave_out'")
+    if type(server) is not str or (server and not _SERVER.fullmatch(server)):
+        raise ValueError("server is not 1 to 30 letters, digits and -")
     Tool("permission.check", "", (), permission, "read")
     tools: dict[str, Tool] = {}
     places: dict[str, str] = {}
     left_out: list[LeftOut] = []
+    refused: list[RefusedTool] = []
     for place, entry in _entries(document):
-        tool = _tool(entry, place, permission)
+        try:
+            tool = _tool(entry, place, permission, server + _BETWEEN if server else "")
+        except ToolListError as error:
+            if bad == "refuse":
+                raise
+            refused.append(RefusedTool(_name_of(entry), error.place, error.reason))
+            continue
         if tool.name not in tools:
             tools[tool.name], places[tool.name] = tool, place
         elif repeated == "first":
             left_out.append(LeftOut(tool.name, place, places[tool.name]))
         else:
             raise ToolListError("duplicate_tool", f"{place}.name", f"the same name as {places[tool.name]}")
-    return ToolList(tuple(tools.values()), tuple(left_out))
+    return ToolList(tuple(tools.values()), tuple(left_out), tuple(refused), _cursor(document), server)
 
 
 def words_of(text: str) -> list[str]:
@@ -218,21 +270,40 @@ def _split_at_case(run: str) -> list[str]:
     return [run[start:end] for start, end in zip(starts, [*starts[1:], len(run)], strict=True)]
 
 
-def _entries(document: object) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the place and the object of each tool."""
+def _cursor(document: object) -> str | None:
+    cursor = document.get("nextCursor") if isinstance(document, dict) else None
+    if cursor is not None and type(cursor) is not str:
+        _refuse("nextCursor", "not a text")
+    return cursor
+
+
+def _name_of(entry: object) -> str:
+    name = _inner(entry).get("name") if isinstance(entry, dict) else None
+    return name[:MAX_TEXT] if type(name) is str else ""
+
+
+def _inner(entry: dict[str, Any]) -> dict[str, Any]:
+    """The object that has the name: the entry, or what stands in its `function`."""
+    function = entry.get("function")
+    return function if type(function) is dict and entry.get("name") is None else entry
+
+
+def _entries(document: object) -> Iterator[tuple[str, Any]]:
+    """Yield the place and the value of each tool."""
     tools = document.get("tools") if isinstance(document, dict) else document
     if not isinstance(tools, list):
         _refuse("tools" if isinstance(document, dict) else "document", "not a list of tools")
     if len(tools) > MAX_TOOLS:
         _refuse("tools", f"more than {MAX_TOOLS} tools")
     for position, entry in enumerate(tools):
-        place = f"tools[{position}]"
-        if not isinstance(entry, dict):
-            _refuse(place, "not an object")
-        yield place, entry
+        yield f"tools[{position}]", entry
 
 
-def _tool(entry: dict[str, Any], place: str, permission: str) -> Tool:
+def _tool(entry: Any, place: str, permission: str, prefix: str) -> Tool:
+    if not isinstance(entry, dict):
+        _refuse(place, "not an object")
+    if _inner(entry) is not entry:
+        entry, place = _inner(entry), f"{place}.function"
     name = _member(entry, "name", str, place)
     if name is None:
         _refuse(f"{place}.name", "missing")
@@ -241,16 +312,21 @@ def _tool(entry: dict[str, Any], place: str, permission: str) -> Tool:
     description = _member(entry, "description", str, place) or ""
     harmless = _member(annotations, "readOnlyHint", bool, f"{place}.annotations")
     effect: Effect = "read" if harmless else "write"
-    parameters = _member(entry, "inputSchema", dict, place)
-    if parameters is None:
-        parameters = dict(_NO_SCHEMA)
-    keywords = tuple(words_of(f"{name}\n{title}\n{description}"))
+    field, parameters = _schema_of(entry, place)
+    keywords = tuple(words_of(f"{prefix}{name}\n{title}\n{description}"))
     try:
-        return Tool(name, description, keywords, permission, effect, parameters=parameters)
+        return Tool(prefix + name, description, keywords, permission, effect, parameters=parameters)
     except CatalogError as error:
-        raise ToolListError(
-            "bad_tool_list", f"{place}.{_FIELD_OF.get(error.field or '', error.field)}", str(error.reason)
-        ) from None
+        at = field if error.field == "parameters" else error.field
+        raise ToolListError("bad_tool_list", f"{place}.{at}", str(error.reason)) from None
+
+
+def _schema_of(entry: dict[str, Any], place: str) -> tuple[str, dict[str, Any]]:
+    """Return the name under which a schema stands, and the schema."""
+    found = [(key, schema) for key in _SCHEMAS if (schema := _member(entry, key, dict, place)) is not None]
+    if len(found) > 1:
+        _refuse(f"{place}.{found[1][0]}", f"a second schema beside {found[0][0]}")
+    return found[0] if found else (_SCHEMAS[0], dict(_NO_SCHEMA))
 
 
 def _member(entry: dict[str, Any], key: str, kind: type, place: str) -> Any:

@@ -2,7 +2,7 @@
 
     caller      submit, status, watch, events, result, cancel, list     speak for `--owner`
     worker      work                                                    does the jobs of every owner
-    upkeep      sweep, prune, compact, backup, release, stats           concern every owner
+    upkeep      retry, sweep, prune, compact, backup, release, stats    concern every owner; so does list --all
 
 `--owner` stands for a trusted identity: this program believes what it is told, so let only those type it who may. A
 service takes it from its login and never from a request or a model.
@@ -23,6 +23,7 @@ C10-244 to C10-254).
 from __future__ import annotations
 
 import argparse
+import datetime
 import json
 import os
 import signal
@@ -48,10 +49,10 @@ from chapter10.companions.operating.jobs_watch import Bar, event_line, watch
 from chapter10.companions.operating.sales import SalesError
 from chapter10.companions.operating.status import status_text
 from chapter10.companions.work.living_store import LivingStore
-from chapter10.companions.work.worker import Handler, Note, Worker, WorkerError
+from chapter10.companions.work.worker import Backoff, Handler, Note, Worker, WorkerError
 from chapter10.companions.work.worker_log import WorkerLog, log_path
 from chapter10.database import StoreError
-from chapter10.jobs import FINAL_STATES, JobError
+from chapter10.jobs import FINAL_STATES, STATES, JobError
 from chapter10.lab.console.textio import (
     EXIT_FINE,
     EXIT_INTERRUPTED,
@@ -163,12 +164,15 @@ def _one_line(text: str) -> str:
 def _submit(options: argparse.Namespace, out: _Out, clock: _Clock, sleep: _Sleep) -> int:
     args = export_arguments(options.month, options.sales)
     try:
-        key = export_key(args) if options.key is None else options.key
+        content = export_key(args)
     except ValueError as refused:
         raise JobError("invalid_submission", str(refused)) from refused
     path = _database(options)
     path.parent.mkdir(parents=True, exist_ok=True)
     with LivingStore(path, [SALES_EXPORT]) as store:
+        # Content is no intent: whoever names none gets a new job, and is told of those that did the same before.
+        earlier = store.keyed(options.owner, content) if options.key is None else []
+        key = f"{content}-{store.newest_event() + 1}-{os.getpid()}" if options.key is None else options.key
         job_id = store.submit(
             options.owner,
             key,
@@ -181,8 +185,14 @@ def _submit(options: argparse.Namespace, out: _Out, clock: _Clock, sleep: _Sleep
             tool=SALES_EXPORT.tool,
         )
         status = store.get(options.owner, job_id)
-    out.answer({**status, "action_key": key, "snapshot": args["snapshot"]}, f"{_line(status)}, key {key}")
-    return EXIT_FINE
+    dead = status["state"] in ("failed", "cancelled")
+    out.answer(
+        {**status, "action_key": key, "snapshot": args["snapshot"], "earlier": [job["id"] for job in earlier]},
+        f"{_line(status)}, key {key}",
+        *(f"the same content was asked for before: {_line(job)}" for job in earlier),
+        *([f"nothing new was accepted; `retry {job_id}` or another key tries once more"] if dead else []),
+    )
+    return EXIT_WRONG if dead else EXIT_FINE
 
 
 def _status(options: argparse.Namespace, out: _Out, clock: _Clock, sleep: _Sleep) -> int:
@@ -289,9 +299,41 @@ def _is_export(data: object) -> bool:
 
 
 def _list(options: argparse.Namespace, out: _Out, clock: _Clock, sleep: _Sleep) -> int:
+    owner = None if options.all else options.owner
+    since = None if options.since is None else clock() - options.since
+    chosen = {"owner": owner, "state": options.state, "kind": options.kind, "since": since}
     with _open(options) as store:
-        jobs = store.list_jobs(options.owner, before=options.before, limit=options.limit)
-    out.answer(jobs, *map(_line, jobs))
+        jobs = store.survey(**chosen, before=options.before, limit=options.limit)
+    out.answer(jobs, *map(_long_line, jobs))
+    return EXIT_FINE
+
+
+def _long_line(job: Mapping[str, Any]) -> str:
+    times = (f"{name} {_moment(job[name])}" for name in ("submitted", "started", "ended", "deadline"))
+    return ", ".join((_line(job), f"owner {job['owner']}, {job['kind']}, key {job['action_key']}", *times))
+
+
+def _moment(seconds: Any) -> str:
+    """Return a moment as UTC to the second; a clock that is not the system's may give what no calendar holds."""
+    try:
+        moment = datetime.datetime.fromtimestamp(seconds, datetime.UTC)
+    except (OverflowError, OSError, TypeError, ValueError):
+        return "-" if seconds is None else str(seconds)
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _retry(options: argparse.Namespace, out: _Out, clock: _Clock, sleep: _Sleep) -> int:
+    with _open(options) as store:
+        again = store.retry(
+            options.job,
+            now=clock,
+            by=options.by,
+            why=options.why,
+            deadline=clock() + options.deadline,
+            max_attempts=options.max_attempts,
+            capacity=options.capacity,
+        )
+    out.answer({"id": again, "retry_of": options.job}, f"job {again} does once more what job {options.job} was to do")
     return EXIT_FINE
 
 
@@ -321,6 +363,7 @@ def _work(options: argparse.Namespace, out: _Out, clock: _Clock, sleep: _Sleep) 
             lease=options.lease,
             poll=options.poll,
             grace=options.grace,
+            backoff=Backoff(round(options.retry_base * 1000), round(options.retry_cap * 1000)),
             name=options.name or f"worker-{os.getpid()}",
             observe=observe,
             # The handler does not return, so nothing else ends this process; its job is back in line.
@@ -329,8 +372,12 @@ def _work(options: argparse.Namespace, out: _Out, clock: _Clock, sleep: _Sleep) 
         _Signals(worker.stop),
     ):
         observe(Note("ready", 0, 0, f"pid {os.getpid()}"))
+        with _open(options) as store:
+            seen = store.newest_event()
         worker.run(jobs=options.jobs, drain=options.drain)
-    return EXIT_FINE
+    with _open(options) as store:
+        failed = store.failed_after(seen) if options.drain else 0
+    return EXIT_WRONG if failed else EXIT_FINE
 
 
 class _Observer:
@@ -515,13 +562,18 @@ def _parser() -> argparse.ArgumentParser:
             sub.add_argument("job", type=int, help="the job's number")
         return sub
 
+    def admission(sub: Any) -> None:
+        sub.add_argument("--deadline", type=_positive, default=_DAY, help="seconds from now (default a day)")
+        sub.add_argument("--max-attempts", type=int, default=30, help="the first included (default 30: see work)")
+        sub.add_argument("--capacity", type=int, default=1000, help="the most live jobs of all owners (default 1000)")
+
     submit = add("submit", _submit, "accept an export of one month of a sales file", owner=True)
     submit.add_argument("--month", required=True, help="YYYY-MM")
     submit.add_argument("--sales", required=True, help="a CSV with order_id,month,amount_cents and perhaps day,product")
-    submit.add_argument("--key", type=_named, help="names the intent (default: this month of this very file)")
-    submit.add_argument("--deadline", type=_positive, default=3600.0, help="seconds from now (default 3600)")
-    submit.add_argument("--max-attempts", type=int, default=3, help="all attempts, the first included (default 3)")
-    submit.add_argument("--capacity", type=int, default=1000, help="the most live jobs of all owners (default 1000)")
+    submit.add_argument(
+        "--key", type=_named, help="names the intent; repeat it after a lost answer (default: a new one)"
+    )
+    admission(submit)
     submit.add_argument("--owner-capacity", type=int, help="the most live jobs of this owner (default: no own limit)")
 
     work = add("work", _work, "do jobs until SIGTERM or Ctrl-C")
@@ -529,8 +581,12 @@ def _parser() -> argparse.ArgumentParser:
     work.add_argument("--grace", type=_positive, default=10.0, help="seconds to leave in when asked (default 10)")
     work.add_argument("--poll", type=_positive, default=0.05, help="seconds between two looks when idle (default 0.05)")
     work.add_argument("--attempt-limit", type=_positive, help="the most seconds of one attempt (default: no own limit)")
+    work.add_argument("--retry-base", type=_positive, default=1.0, help="seconds before the second attempt (default 1)")
+    work.add_argument(
+        "--retry-cap", type=_positive, default=60.0, help="the longest such pause; it doubles (default 60)"
+    )
     work.add_argument("--jobs", type=_count, help="leave after so many attempts")
-    work.add_argument("--drain", action="store_true", help="leave when no job is live any more")
+    work.add_argument("--drain", action="store_true", help="leave when no job is live any more; 1 if any has failed")
     work.add_argument("--results", type=_named, help="the folder of the tables (default: beside the store)")
     work.add_argument("--inputs", type=_named, help="the folder that sales files must lie in (default: anywhere)")
     work.add_argument("--name", type=_named, help="how the log calls this worker (default: worker- and the process id)")
@@ -549,9 +605,17 @@ def _parser() -> argparse.ArgumentParser:
     result.add_argument("--table", choices=("day", "product", "month"), help="print this table, after checking it")
     result.add_argument("--results", type=_named, help="the folder of the tables (default: beside the store)")
     listing = add("list", _list, "an owner's jobs, newest first", owner=True)
+    listing.add_argument("--all", action="store_true", help="of every owner, for an operator")
+    listing.add_argument("--state", choices=STATES, help="only jobs in this state")
+    listing.add_argument("--kind", type=_named, help="only jobs of this operation, such as sales.export")
+    listing.add_argument("--since", type=_age, help="only jobs submitted in the last so many seconds")
     listing.add_argument("--before", type=int, help="only jobs with a smaller number")
     listing.add_argument("--limit", type=int, default=50, help="the most jobs (default 50)")
 
+    retry = add("retry", _retry, "do once more what a dead job was to do, as a new job", job=True)
+    retry.add_argument("--by", type=_named, default="operator", help="who asks, for the log (default: operator)")
+    retry.add_argument("--why", type=_named, required=True, help="why, for the log")
+    admission(retry)
     sweep = add("sweep", _sweep, "end the jobs that nobody can run any more")
     sweep.add_argument("--limit", type=int, default=100, help="the most jobs (default 100)")
     prune = add("prune", _prune, "remove old results, keys and tables")

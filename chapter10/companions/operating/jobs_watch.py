@@ -85,6 +85,8 @@ def event_line(event: Mapping[str, Any]) -> str:
         said = f" {detail['done']}/{detail['total']}"
     else:
         said = f" ({detail['error']})" if "error" in detail else ""
+        if "retry_of" in detail:
+            said = f" (once more for job {detail['retry_of']}, by {detail['by']}: {detail['why']})"
     return f"{event['seq']:>6}  attempt {event['attempt']}  {event['kind']}{said}"
 
 

@@ -7,7 +7,7 @@
                         name, with `_` for every sign that a name in Python cannot have: `orders.get`, `orders_get`.
                         Without a module they are listed and found, and a call says that nothing carries them out
 
-A function's name, the first line of its docstring and its parameters make its definition. It counts as a write, because
+A function is described by its hints and its docstring, as `ToolRegistry.tool` takes it; it counts as a write, because
 nobody said that it is harmless. A member `permission` of a tool in a file is its permission; without it the tool is
 `public`. A definition in a file that cannot be enforced is left out and named; the others are offered.
 
@@ -20,7 +20,9 @@ from __future__ import annotations
 import importlib
 import inspect
 import json
+import os
 import re
+import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import ModuleType
@@ -28,7 +30,7 @@ from typing import Any, Final
 
 from chapter10.canonical import CodedError
 from chapter10.catalog import Tool, fixture_tools
-from chapter10.companions.finding.tool_list import ToolListError, read_tool_list, words_of
+from chapter10.companions.finding.tool_list import ToolListError, read_tool_list
 from chapter10.companions.serving.offer import Offer, refusal
 from chapter10.companions.serving.task_handles import JobTool
 from chapter10.companions.tools.registry import RegistryError, ToolRegistry, ToolSpec
@@ -63,7 +65,9 @@ class ServingError(CodedError, ValueError):
 
 
 def load_module(name: str) -> ModuleType:
-    """Return the module `name`. Raises `ServingError` (`bad_handlers`) where it cannot be loaded."""
+    """Return the module `name`, looked for in this folder too. Raises `ServingError` (`bad_handlers`)."""
+    if os.getcwd() not in sys.path and "" not in sys.path:  # the installed command does not look here by itself
+        sys.path.append(os.getcwd())
     try:
         return importlib.import_module(name)
     except Exception as error:  # whatever the module does while it is loaded
@@ -108,13 +112,15 @@ def offer_file(offer: Offer, path: Path, module: ModuleType | None) -> list[str]
     Raises `ServingError`: `bad_tools` for a file that is none, `bad_handlers` where a function is missing.
     """
     try:
-        tools = read_tool_list(path, permission=PUBLIC).tools
+        found = read_tool_list(path, permission=PUBLIC)
     except ToolListError as error:
         raise ServingError("bad_tools", error.line) from error
-    document = json.loads(path.read_bytes())
+    document = json.loads(path.read_bytes())  # once more, for the one member that is ours
     entries = document["tools"] if isinstance(document, dict) else document
-    left_out = []
-    for tool, entry in zip(tools, entries, strict=True):
+    permissions = {entry["name"]: entry["permission"] for entry in entries if _has_permission(entry)}
+    left_out = [f"{tool.name or tool.place}: {tool.reason}" for tool in found.refused]
+    for tool in found.tools:
+        permission = permissions.get(tool.name, PUBLIC)
         handler = None
         if module is not None:
             handler = getattr(module, re.sub(r"\W", "_", tool.name), None)
@@ -122,9 +128,9 @@ def offer_file(offer: Offer, path: Path, module: ModuleType | None) -> list[str]
                 raise ServingError("bad_handlers", f"no function carries out {tool.name}")
         try:
             if handler is None:
-                offer.put(definition_spec(tool, _nothing, entry.get("permission", PUBLIC)), _not_carried_out)
+                offer.put(definition_spec(tool, _nothing, permission), _not_carried_out)
             else:
-                offer.put(definition_spec(tool, handler, entry.get("permission", PUBLIC)))
+                offer.put(definition_spec(tool, handler, permission))
         except RegistryError as error:
             left_out.append(f"{tool.name}: {error.field}: {error.reason}")
     return left_out
@@ -147,6 +153,10 @@ def definition_spec(tool: Tool, handler: Callable[..., Any], permission: str, **
     )
 
 
+def _has_permission(entry: object) -> bool:
+    return isinstance(entry, dict) and isinstance(entry.get("name"), str) and "permission" in entry
+
+
 def _items(module: ModuleType) -> Iterable[Any]:
     tools = getattr(module, "TOOLS", None)
     if isinstance(tools, ToolRegistry):
@@ -164,12 +174,12 @@ def _is_own_function(value: object, module: ModuleType) -> bool:
 
 
 def _function_spec(function: Callable[..., Any]) -> ToolSpec:
-    name = function.__name__
-    description = (inspect.getdoc(function) or name).partition("\n")[0]
-    words = tuple(words_of(f"{name}\n{description}"))
-    return ToolSpec(
-        name, description, "reversible_write", TIMEOUT_SECONDS, 1, MAX_OUTPUT_CHARS, function, keywords=words
-    )
+    registry = ToolRegistry()
+    options: dict[str, Any] = {"timeout_seconds": TIMEOUT_SECONDS, "max_output_chars": MAX_OUTPUT_CHARS}
+    registry.tool(effect="reversible_write", max_attempts=1, **options)(function)
+    spec = registry.get(function.__name__)
+    assert spec is not None
+    return spec
 
 
 def _nothing(**arguments: Any) -> None:

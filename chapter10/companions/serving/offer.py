@@ -270,7 +270,7 @@ class Offer:
             progress=progress,
         )
         shape = self._shapes.get(tool.name)
-        if shape is not None and answer["ok"] and "truncated" not in answer:
+        if shape is not None and answer["ok"] and answer.keys() <= {"ok", "data"}:  # whole, and as it was returned
             return await shape(answer["data"], task)
         said = answer_of(answer)
         return text_result(said.content, is_error=True) if isinstance(said, CallFailure) else text_result(said)

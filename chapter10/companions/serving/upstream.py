@@ -240,7 +240,7 @@ class _Child:
         for entry in listed:
             name = f"{self._name}__{entry.get('name')}"
             try:
-                tool = parse_tool_list([entry]).tools[0]
+                tool = parse_tool_list([entry], bad="refuse").tools[0]
                 spec = definition_spec(
                     tool,
                     self._handler(tool.name),
@@ -269,7 +269,8 @@ class _Child:
 
     def _handler(self, name: str) -> Callable[..., Any]:
         async def call(*, chapter10_call: CallContext, **arguments: Any) -> dict[str, Any]:
-            return await self._call(name, arguments, chapter10_call.progress)
+            # Within a member of its own it is data of ours, and not yet what a model is to read.
+            return {"said": await self._call(name, arguments, chapter10_call.progress)}
 
         return call
 
@@ -370,7 +371,9 @@ async def _end(process: asyncio.subprocess.Process) -> None:
 
 def _redacted(text: str) -> str:
     """Take secrets out of the texts of a result, and leave its other blocks as they are (U4)."""
-    result = json.loads(text)
+    if not text.startswith('{"said":'):
+        return redact_secrets(text)  # a report, or why it failed
+    result = json.loads(text)["said"]
     for block in result["content"]:
         if type(block) is dict and type(block.get("text")) is str:
             block["text"] = redact_secrets(block["text"])
@@ -379,9 +382,9 @@ def _redacted(text: str) -> str:
             result["structuredContent"] = json.loads(redact_secrets(canonical(result["structuredContent"])))
         except ValueError:
             del result["structuredContent"]
-    return canonical(result)
+    return canonical({"said": result})
 
 
 async def _as_said(data: str, task: bool) -> dict[str, Any]:
-    said: dict[str, Any] = json.loads(data)
+    said: dict[str, Any] = json.loads(data)["said"]
     return said

@@ -95,8 +95,8 @@ class Leases(Protocol):
     def renew(self, job_id: int, attempt: int, *, now: Callable[[], float], lease: float) -> str:
         """Let the lease end later and return the state of the job."""
 
-    def fail(self, job_id: int, attempt: int, code: str, *, now: Callable[[], float], retry_after: float | None) -> str:
-        """Give the attempt up and return the state of the job."""
+    def hand_back(self, job_id: int, attempt: int, code: str, *, now: Callable[[], float]) -> str:
+        """Give the interrupted attempt up and return the state of the job."""
 
     def close(self) -> None:
         """Close the connection."""
@@ -238,7 +238,7 @@ class Heartbeat:
         """The handler did not stop in time: its job goes back in line, and whatever it delivers is refused."""
         self._held = None
         try:
-            leases.fail(held.job_id, held.attempt, "worker_stopped", now=self._clock, retry_after=0)
+            leases.hand_back(held.job_id, held.attempt, "worker_stopped", now=self._clock)
         except CodedError as error:  # the end of the lease does the same, later
             _tell(self._failed, error)
         held.end("worker_stopped")

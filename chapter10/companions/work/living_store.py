@@ -6,7 +6,10 @@ What it adds is what the chapter names and leaves open:
     submit_many, owner_capacity   several intents in one commit; no owner fills the queue alone
     claim_next                    the next due job, owners by turns
     renew                         a long calculation keeps its lease
-    list_jobs, wait, stats        what an owner, a caller and an operator look at
+    list_jobs, keyed, wait        what an owner and a caller look at
+    survey, stats, failed_after   what an operator looks at
+    retry                         what is dead, once more, as a job of its own
+    hand_back                     an interruption is no failure and burns no attempt
     sweep                         jobs that can no longer be run end without a worker that asks
     release                       a job that waits for a time that was a mistake is due now
     prune, compact, backup        results and keys have a stated life, and the file a size and a copy
@@ -19,8 +22,8 @@ refuses the newer file (D5). The rows are the chapter's; new are the time at whi
 each query that a caller repeats costs what the live work costs, and not the history.
 
 Further codes of `JobError`: `owner_full`: no place for new work of this owner. `result_expired`: there was a result,
-and it was removed by rule. What J7 says holds after pruning too: a removed number never comes back. Processes that
-write to one file take turns (D6, see `turnstile`).
+and it was removed by rule. `not_dead`: only what failed or was cancelled is tried once more. What J7 says holds after
+pruning too: a removed number never comes back. Processes that write to one file take turns (D6, see `turnstile`).
 Source: what the chapter leaves open in its section on production (claims C10-233, C10-288 to C10-295).
 """
 
@@ -44,7 +47,7 @@ from chapter10.jobs import (
     LostLease,
     Now,
 )
-from chapter10.limits import JOB_ARGUMENTS, MAX_LIMIT, MAX_TEXT, MIN_SECONDS, is_seconds, is_text, is_whole
+from chapter10.limits import JOB_ARGUMENTS, MAX_LIMIT, MAX_TEXT, MAX_TIME, MIN_SECONDS, is_seconds, is_text, is_whole
 
 __all__ = ["CLAIM_SCAN", "MAX_ATTEMPTS", "MAX_PROGRESS_EVENTS", "MIGRATIONS", "LivingStore"]
 
@@ -82,6 +85,8 @@ MIGRATIONS: Final = (
 """Version 1 is the chapter's store. Version 2 knows when a job ended, so that old ones can be removed,
 and finds the next due job, the last claim and an owner's latest jobs by an index."""
 
+_SHOWN: Final = ("id", "state", "attempt", "done", "total", "error")
+_INTENT: Final = "SELECT intent FROM jobs WHERE id = ?"
 _SELECT_KEY: Final = "SELECT id, intent FROM jobs WHERE owner = ? AND action_key = ?"
 _INSERT_JOB: Final = (
     "INSERT INTO jobs (owner, action_key, intent, max_attempts, deadline, ready_at, state, attempt, done, total)"
@@ -114,9 +119,15 @@ _SET_ASIDE: Final = (
     " ready_at = CASE WHEN typeof(ready_at) IN ('integer', 'real') THEN ready_at ELSE :now END WHERE id = :id"
 )
 _CLAIMS: Final = "SELECT count(*) FROM events WHERE job_id = ? AND kind = 'running'"
-_TOO_MANY: Final = (
-    "DELETE FROM events WHERE seq = (SELECT seq FROM events WHERE job_id = ? AND kind = 'progress'"
-    " ORDER BY seq DESC LIMIT 1 OFFSET ?)"
+_TOO_OLD: Final = "SELECT seq FROM events WHERE job_id = ? AND kind = 'progress' ORDER BY seq DESC LIMIT 1 OFFSET ?"
+_SURVEYED: Final = (*_SHOWN, "owner", "action_key", "kind", "deadline", "submitted", "started", "ended")
+_TOOL: Final = "CASE WHEN json_valid(intent) THEN json_extract(intent, '$.tool') END"
+_SURVEY: Final = (
+    f"SELECT {', '.join(_SHOWN)}, owner, action_key, tool, deadline, submitted, started, ended_at FROM"
+    f" (SELECT *, {_TOOL} AS tool,"
+    " (SELECT at FROM events WHERE job_id = jobs.id ORDER BY seq LIMIT 1) AS submitted,"
+    " (SELECT at FROM events WHERE job_id = jobs.id AND kind = 'running' ORDER BY seq DESC LIMIT 1) AS started"
+    " FROM jobs)"
 )
 _ENDED: Final = "SELECT id FROM jobs WHERE ended_at IS NOT NULL AND ended_at < ? ORDER BY ended_at, id LIMIT ?"
 _KEPT: Final = "SELECT job_id FROM receipts WHERE data IS NOT NULL AND ended_at < ? ORDER BY ended_at, job_id LIMIT ?"
@@ -202,7 +213,7 @@ class LivingStore(JobStore):
         prepared = self._prepared(submissions, tool)
         with self._database.write() as db:
             moment = self._read(now, "invalid_submission")
-            end = moment + DEADLINE_SECONDS if deadline is None else deadline
+            end = min(moment + DEADLINE_SECONDS, MAX_TIME) if deadline is None else deadline
             ids: dict[str, int] = {}
             new: dict[str, str] = {}
             for key, intent in prepared:
@@ -228,6 +239,60 @@ class LivingStore(JobStore):
                 ids[key] = job_id
             return [ids[key] for key, _ in prepared]
 
+    def retry(
+        self,
+        job_id: int,
+        *,
+        now: Now,
+        by: str,
+        why: str,
+        deadline: float | None = None,
+        max_attempts: int = 3,
+        capacity: int = 20,
+    ) -> int:
+        """Store the intent of a job that failed or was cancelled once more, and return the id of the new job.
+
+        The old job stays as it ended (J2); the new one has the same owner and the key `retry of job ID`, so that a
+        repeat gives the same job. Its first event says `{retry_of, by, why}`: both are short texts for those who read
+        events, and no place for arguments. The rest is as for `submit`. Raises `JobError`: `not_found`, `not_dead`
+        (the job lives or has succeeded), `bad_input`, `queue_full`, `key_conflict`.
+        """
+        self._check(job_id=job_id, now=now, deadline=deadline, max_attempts=max_attempts, capacity=capacity)
+        self._check(code=by)
+        self._check(code=why)
+        with self._database.write() as db:
+            moment, job = self._read(now), self._find(db, job_id)
+            if job.state not in ("failed", "cancelled"):
+                raise JobError("not_dead", f"the job is {job.state}")
+            key, intent = f"retry of job {job_id}", db.execute(_INTENT, (job_id,)).fetchone()[0]
+            known = db.execute(_SELECT_KEY, (job.owner, key)).fetchone()
+            if known is not None:
+                if known[1] != intent:
+                    raise JobError("key_conflict")
+                return int(known[0])
+            end = min(moment + DEADLINE_SECONDS, MAX_TIME) if deadline is None else deadline
+            if moment >= end:
+                raise JobError("bad_input", "the deadline has passed already")
+            if db.execute(_COUNT_LIVE).fetchone()[0] >= capacity:
+                raise JobError("queue_full")
+            again = db.execute(_INSERT_JOB, (job.owner, key, intent, max_attempts, end, moment)).lastrowid
+            assert again is not None
+            self._tell(db, again, 0, "queued", {"retry_of": job_id, "by": by, "why": why}, moment)
+            return again
+
+    def keyed(self, owner: str, prefix: str, *, limit: int = 50) -> list[dict[str, Any]]:
+        """Return an owner's jobs whose key begins with `prefix`, in the order of the keys, as `get` shows them.
+
+        Raises `JobError` (`bad_input`).
+        """
+        self._check(owner=owner, action_key=prefix, limit=limit)
+        rows = self._database.rows(
+            f"SELECT {', '.join(_SHOWN)} FROM jobs WHERE owner = ? AND action_key >= ? AND action_key < ?"
+            " ORDER BY action_key LIMIT ?",
+            (owner, prefix, prefix + "\U0010ffff", limit),
+        )
+        return [dict(zip(_SHOWN, row, strict=True)) for row in rows]
+
     def result(self, owner: str, job_id: int) -> dict[str, Any]:
         """Return `{artifact_id, sha256, data}` as `JobStore.result` does; `result_expired` where it was removed."""
         try:
@@ -250,6 +315,40 @@ class LivingStore(JobStore):
             (owner, 2**63 - 1 if before is None else before, limit),
         )
         return [dict(zip(names, row, strict=True)) for row in rows]
+
+    def survey(
+        self,
+        *,
+        owner: str | None = None,
+        state: str | None = None,
+        kind: str | None = None,
+        since: float | None = None,
+        before: int | None = None,
+        limit: int = 50,
+    ) -> list[dict[str, Any]]:
+        """Return jobs for an operator, the newest first: what `get` shows, and owner, key, kind, deadline and times.
+
+        `owner`, `state`, `kind` (the tool), `since` (submitted then or later): None for any. `before`: with a smaller
+        id. The times are `submitted`, `started` (the last claim) and `ended`, None where it has not come to that. What
+        fits no filter is walked over. A row that is damaged is shown as it is. Raises `JobError` (`bad_input`).
+        """
+        self._check(before=before, limit=limit, deadline=since)
+        for text in (owner, state, kind):
+            self._check(owner="any" if text is None else text)
+        wanted = {"owner = ?": owner, "state = ?": state, "tool = ?": kind, "submitted >= ?": since, "id < ?": before}
+        chosen = {test: value for test, value in wanted.items() if value is not None}
+        where = " AND ".join(("1", *chosen))
+        rows = self._database.rows(f"{_SURVEY} WHERE {where} ORDER BY id DESC LIMIT ?", (*chosen.values(), limit))
+        return [dict(zip(_SURVEYED, row, strict=True)) for row in rows]
+
+    def newest_event(self) -> int:
+        """Return the highest `seq` of any job, 0 where there is none."""
+        return int(self._database.row("SELECT coalesce(max(seq), 0) FROM events")[0])
+
+    def failed_after(self, seq: int) -> int:
+        """Return how many jobs of any owner have failed after an event. Raises `JobError` (`bad_input`)."""
+        self._check(after=seq)
+        return int(self._database.row("SELECT count(*) FROM events WHERE seq > ? AND kind = 'failed'", (seq,))[0])
 
     def wait(
         self,
@@ -299,7 +398,7 @@ class LivingStore(JobStore):
                 if not rows:
                     return None
                 job = Job._make(rows[0])
-                if not job.is_sound():  # guard: damaged
+                if not job.is_sound():
                     self._set_aside(db, job.id, moment)
                 elif self._bury(db, job, moment) is None:
                     end = min(moment + lease, job.deadline)
@@ -337,6 +436,27 @@ class LivingStore(JobStore):
             if end > job.lease_until:
                 db.execute("UPDATE jobs SET lease_until = ? WHERE id = ?", (end, job_id))
             return job.state
+
+    def hand_back(self, job_id: int, attempt: int, code: str, *, now: Now) -> str:
+        """Give up an attempt that was interrupted, and return the state that the job has then.
+
+        A worker that is asked to leave is no failure of the job: it is due at once, and its budget grows by the attempt
+        that was taken, up to `MAX_ATTEMPTS` in all, so that attempts still only rise (J3). A repeat changes nothing.
+        Raises as `fail` does.
+        """
+        self._check(job_id=job_id, attempt=attempt, code=code, now=now)
+        with self._database.write() as db:
+            moment, job = self._read(now), self._find(db, job_id)
+            if (job.state, job.attempt, job.error) == ("queued", attempt, code):
+                return "queued"
+            state = self._may_write(db, job, attempt, moment)
+            if state != "running":
+                return state
+            most = max(job.max_attempts, min(job.max_attempts + 1, MAX_ATTEMPTS))
+            if attempt >= most:
+                return self._end(db, job, "failed", moment, code)
+            queued = {"max_attempts": most, "ready_at": moment, "lease_until": None, "done": 0, "total": 0}
+            return self._move(db, job, "queued", moment, **queued, error=code)
 
     # Upkeep ----------------------------------------------------------------------------------
 
@@ -499,7 +619,9 @@ class LivingStore(JobStore):
         """Write an event; of a job's progress the newest `MAX_PROGRESS_EVENTS` stay, so no log grows for ever."""
         super()._tell(db, job_id, attempt, kind, detail, now)
         if kind == "progress":
-            db.execute(_TOO_MANY, (job_id, MAX_PROGRESS_EVENTS))
+            old = db.execute(_TOO_OLD, (job_id, MAX_PROGRESS_EVENTS)).fetchone()
+            if old is not None:
+                db.execute("DELETE FROM events WHERE seq = ?", old)
 
     def _move(self, db: sqlite3.Connection, job: Job, state: str, now: float | None, **columns: Any) -> str:
         """Give a job another state as the chapter's store does, and note when it ended."""

@@ -22,9 +22,10 @@ What holds
     W8  What `observe` and `overrun` raise is dropped. A store that is busy, for however long, is asked again; one whose
         file was removed or replaced ends the worker by name.
 
-A job that is put back on its last attempt ends as `failed` with `worker_stopped`, because attempts are never given
-back (J3). All workers of one file should know the same operations: a job that a worker has no handler for is put back
-to be tried again, and ends as `no_handler` after its last attempt.
+A job that is put back because its worker leaves has lost nothing by it: its budget grows by that attempt (see
+`LivingStore.hand_back`), since attempts are never given back (J3). All workers of one file should know the same
+operations: a job that a worker has no handler for is put back to be tried again, and ends as `no_handler` after its
+last attempt.
 
 What it does not do: it does not undo what a handler did outside the store, and it cannot stop a handler that never
 looks (see `companions.work.child_process` for that). A context belongs to the thread that runs the handler.
@@ -72,9 +73,6 @@ _DUE: Final = "coalesce(lease_until, ready_at)"
 _NEXT_DUE: Final = (  # how many are live, and when the next is due; a time that is damaged is none
     f"SELECT count(*), min(CASE WHEN typeof({_DUE}) IN ('integer', 'real') THEN {_DUE} END) FROM jobs WHERE {_LIVE}"
 )
-
-_GIVEN_UP: Final = frozenset({"attempt_limit_exceeded", "worker_stopped"})
-"""Ends of an attempt after which the job may be tried again."""
 
 
 class WorkerError(CodedError, ValueError):
@@ -443,7 +441,7 @@ class Worker:
             self._last_word(context)
             return self._fail(held, _code_of(error), again=isinstance(error, handler.temporary))
         except BaseException:  # Ctrl-C or an exit: the job is not to blame
-            self._fail(held, "worker_stopped", again=True, at_once=True)
+            self._fail(held, "worker_stopped", interrupted=True)
             raise
         return self._deliver(held, result)
 
@@ -464,17 +462,16 @@ class Worker:
         if code == "lease_lost":
             return Outcome(held.job_id, held.attempt, "lost", code)  # the call that found it out is in the log
         self._last_word(context)
-        return self._fail(held, code, again=code in _GIVEN_UP, at_once=code == "worker_stopped")
+        return self._fail(held, code, again=code == "attempt_limit_exceeded", interrupted=code == "worker_stopped")
 
-    def _fail(self, held: Held, code: str, *, again: bool = False, at_once: bool = False) -> Outcome:
-        retry_after = None
-        if again:
-            retry_after = 0.0 if at_once else self._backoff.seconds(held.attempt, self._random)
+    def _fail(self, held: Held, code: str, *, again: bool = False, interrupted: bool = False) -> Outcome:
+        retry_after = self._backoff.seconds(held.attempt, self._random) if again else None
+        job: dict[str, Any] = {"job_id": held.job_id, "attempt": held.attempt, "code": code, "now": self.clock}
         try:
-            state = self._insist(
-                held,
-                lambda: self._store.fail(held.job_id, held.attempt, code, now=self.clock, retry_after=retry_after),
-            )
+            if interrupted:
+                state = self._insist(held, lambda: self._store.hand_back(**job))
+            else:
+                state = self._insist(held, lambda: self._store.fail(**job, retry_after=retry_after))
         except JobError as error:
             return self._lost(held, "fail", error)
         return Outcome(held.job_id, held.attempt, state, code)

@@ -12,13 +12,14 @@ Source: claims C10-277, C10-313.
 
 from __future__ import annotations
 
+import argparse
 import locale
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-__all__ = ["LANGUAGES", "TABLE", "VARIABLE", "Text", "choose_language", "say"]
+__all__ = ["LANGUAGES", "TABLE", "VARIABLE", "Text", "choose_language", "parser_in", "say"]
 
 LANGUAGES: Final = ("zh", "en")
 VARIABLE: Final = "CHAPTER10_LANG"
@@ -68,12 +69,147 @@ def _can_carry(encoding: str | None) -> bool:
     return True
 
 
+def parser_in(prog: str, name: str, arguments: Sequence[str] | None) -> tuple[argparse.ArgumentParser, str]:
+    """Return a parser whose help is in the reader's language, with `--lang`, and that language.
+
+    `name`: of the command in the table, where `name.help` says what it is for. `arguments`: those of the process if
+    None; the language that they ask for is looked up before they are parsed, since the help needs it.
+    """
+    early = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    early.add_argument("--lang")
+    try:
+        wanted = early.parse_known_args(arguments)[0].lang
+    except argparse.ArgumentError:  # the parser itself says what is wrong
+        wanted = None
+    language = choose_language(wanted)
+    parser = argparse.ArgumentParser(
+        prog=prog, description=say(f"{name}.help", language), allow_abbrev=False, add_help=False
+    )
+    parser.add_argument("-h", "--help", action="help", help=say("help.help", language))
+    parser.add_argument("--lang", choices=LANGUAGES, help=say("help.lang", language))
+    return parser, language
+
+
 def say(name: str, language: str, **values: object) -> str:
     """Return the sentence `name` of the table. Raises `KeyError` for a name or a value that is missing."""
     return TABLE[name].in_language(language, **values)
 
 
 TABLE: Final[Mapping[str, Text]] = {
+    # Help
+    "help.help": Text("显示这份说明", "show this help and leave"),
+    "help.lang": Text("对人说话用的语言", "the language of what is said to a person"),
+    "help.write": Text("重新写出 {page}", "write {page} anew"),
+    "help.check": Text("把 {page} 与一次新的运行相比较", "compare {page} with a new run"),
+    "program.help": Text("列出全部命令，或执行其中一个。", "Print the commands, or run one of them."),
+    # Every history
+    "explore.help": Text("走遍一个小世界的每一段历史。", "Every history of a small world."),
+    "explore.jobs": Text("作业数，1 到 3（默认 1）", "jobs, 1 to 3 (default 1)"),
+    "explore.workers": Text("worker 数，1 到 3（默认 2）", "workers, 1 to 3 (default 2)"),
+    "explore.until": Text("时钟的最后时刻（默认 5）", "the last moment of the clock (default 5)"),
+    "explore.attempts": Text("每份作业的 max_attempts（默认 2）", "max_attempts of each job (default 2)"),
+    "explore.chapter": Text("用章节的作业库，而不是 living store", "the chapter's store instead of the living one"),
+    "explore.guards": Text("按名字列出防护", "list the guards by name"),
+    "explore.without": Text("拿掉这道防护，看什么会坏", "take this guard out and show what breaks"),
+    "explore.unknown": Text(
+        "没有叫 {guard} 的防护；--guards 列出全部", "there is no guard {guard}; --guards lists them"
+    ),
+    "explore.seen_so_far": Text(
+        "... {states} 个状态，{transitions} 次转移，深度 {depth}",
+        "... {states} states, {transitions} transitions, depth {depth}",
+    ),
+    "explore.world": Text(
+        "世界：{jobs} 份作业，{workers} 个 worker，时钟 0 到 {until}，每份最多 {attempts} 次尝试",
+        "world: {jobs} jobs, {workers} workers, clock 0 to {until}, {attempts} attempts",
+    ),
+    "explore.seen": Text(
+        "状态 {states}，转移 {transitions}，深度 {depth}", "states {states}, transitions {transitions}, depth {depth}"
+    ),
+    "explore.store": Text(
+        "库的内容 {contents} 种，真实调用 {calls} 次，{seconds} 秒",
+        "store contents {contents}, calls run {calls}, {seconds} s",
+    ),
+    "explore.stopped": Text(
+        "停下了：看过的都成立，其余没有看", "stopped: what was seen held, the rest was not looked at"
+    ),
+    "explore.held": Text("每一步上，每个承诺都成立：", "every promise held on every step:"),
+    "explore.less": Text("没有 {guard}：{sentence}（{claims}）", "without {guard}: {sentence} ({claims})"),
+    "explore.nothing": Text("{states} 个状态里什么都没有坏", "nothing broke in {states} states"),
+    "explore.breaks": Text("破坏 {number}：{sentence}", "breaks {number}: {sentence}"),
+    "explore.here": Text("这里：{wrong}", "here: {wrong}"),
+    # Processes
+    "stops.help": Text(
+        "用一行取消停下四个真实的进程；不够的，再加上各自需要的手段。",
+        "Stop four real processes with one cancel row and as much more as each of them needs.",
+    ),
+    "stops.process": Text("进程", "process"),
+    "stops.stopped_by": Text("怎样停下", "stopped by"),
+    "stops.row_before": Text("当时的行", "row before"),
+    "stops.row_at_the_end": Text("最后的行", "row at the end"),
+    "stops.fine": Text(
+        "[OK] 每个都停在预期的一步，每一行都是 cancelled",
+        "[OK] each by the expected step, and every row is cancelled",
+    ),
+    "stops.wrong": Text("[X] 与预期不符", "[X] not as expected"),
+    "chaos.help": Text(
+        "作业不断到来时，杀死、冻结、恢复 worker；然后检查剩下的文件。",
+        "Kill, stop and continue workers while jobs rain in; then examine what is left.",
+    ),
+    "chaos.seconds": Text("持续多少秒（默认 10）", "how long the chaos lasts (default 10)"),
+    "chaos.workers": Text("worker 进程数（默认 3）", "worker processes (default 3)"),
+    "chaos.seed": Text("对谁做什么（默认 1）", "what is done to whom (default 1)"),
+    "chaos.json": Text("打印 JSON", "print JSON"),
+    "chaos.bounds": Text(
+        "worker 数为 1 到 {workers}，最长 {seconds} 秒", "from 1 to {workers} workers, and up to {seconds} seconds"
+    ),
+    "chaos.fine": Text(
+        "[OK] 在剩下的文件上，作业库的每个承诺都成立",
+        "[OK] every promise of the store holds on the file that is left",
+    ),
+    "terminals.help": Text(
+        "杀死一个 worker，把另一个冻结到租约之后，看每份作业都只结束一次。",
+        "Kill one worker, freeze another past its lease, and see every job end once.",
+    ),
+    "terminals.by_hand_help": Text("打印在两个终端里要输入什么", "print what to type in two terminals"),
+    "terminals.cannot": Text(
+        "这个系统不能暂停和恢复进程；请看 --by-hand",
+        "this system cannot stop and continue a process; see --by-hand",
+    ),
+    "terminals.accepted": Text("接受了 {exports} 份导出", "{exports} exports are accepted"),
+    "terminals.killed": Text(
+        "terminal-1 在作业 {job} 的第 {attempt} 次尝试中被杀（kill -9）",
+        "terminal-1 was killed (kill -9) in the middle of job {job}, attempt {attempt}",
+    ),
+    "terminals.frozen": Text(
+        "terminal-2 被冻结（SIGSTOP），手里是作业 {job} 第 {attempt} 次尝试的报表",
+        "terminal-2 was frozen (SIGSTOP) with the report of job {job}, attempt {attempt}, in its hands",
+    ),
+    "terminals.taken": Text(
+        "它的租约只有 {lease} 秒；冻结 {seconds} 秒之后，作业 {job} 已由别的 worker 领走",
+        "its lease is of {lease} s; {seconds} s after the freeze job {job} was another worker's",
+    ),
+    "terminals.refused": Text(
+        "terminal-2 恢复运行（SIGCONT），来交付，被拒绝",
+        "terminal-2 went on (SIGCONT), delivered, and was refused",
+    ),
+    "terminals.left": Text(
+        "请 {terminal} 离开（SIGTERM）：退出码 {code}", "{terminal} was asked to leave (SIGTERM): exit code {code}"
+    ),
+    "terminals.ended": Text(
+        "{jobs} 份作业结束，共 {attempts} 次尝试；被拒绝的迟到交付：{late}",
+        "{jobs} jobs ended with {attempts} attempts; late deliveries refused: {late}",
+    ),
+    "terminals.log_killed": Text(
+        "worker 被杀的那份作业，来自事件日志（从接受起的秒数）：",
+        "The job whose worker was killed, from the event log (seconds since it was accepted):",
+    ),
+    "terminals.log_frozen": Text(
+        "worker 被冻结的那份作业，来自事件日志（从接受起的秒数）：",
+        "The job whose worker was frozen, from the event log (seconds since it was accepted):",
+    ),
+    "terminals.fine": Text(
+        "[OK] 每份作业都只结束一次，迟到的被拒绝", "[OK] every job ended once, and what was late was refused"
+    ),
     # Predict, then run
     "predict.code": Text("将要运行的代码：", "The code that will run:"),
     "predict.choose": Text("你的猜测（{letters}；直接回车跳过）：", "Your guess ({letters}; an empty line skips it):"),
@@ -100,6 +236,7 @@ TABLE: Final[Mapping[str, Text]] = {
     "predict.test": Text("测试", "test"),
     "predict.reason": Text("原因", "reason"),
     "predict.change": Text("现在改一处，先猜再运行：", "Now change one thing, guess, and run it:"),
+    "predict.guessed": Text("上次猜了 {letters}", "guessed last: {letters}"),
     "predict.saved": Text("你的猜测已保存到 {path}", "The guesses are in {path}"),
     "predict.not_saved": Text(
         "[!] 猜测没有保存：{reason}。不影响运行。",
@@ -186,6 +323,8 @@ TABLE: Final[Mapping[str, Text]] = {
     "exercises.broken": Text("[X] 检查没能进行：{reason}", "[X] the check could not be made: {reason}"),
     "exercises.doctor": Text("请运行 python -m chapter10 doctor", "Run python -m chapter10 doctor"),
     "exercises.hint": Text("提示 {step}/{steps}：{text}", "Hint {step} of {steps}: {text}"),
+    "exercises.hints_left": Text("还剩 {left} 个提示。", "Hints left: {left}."),
+    "exercises.no_hints_left": Text("这是最后一个提示。", "That was the last hint."),
     "exercises.no_answer_yet": Text(
         "先自己做：通过检查（或写下文字）之后再看答案。一定要现在看：",
         "Try first: the answer opens once the check passes (or something is written). To see it now all the same:",

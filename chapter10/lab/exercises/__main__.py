@@ -3,11 +3,12 @@
     python -m chapter10 exercises              all fourteen, and how far you are
     python -m chapter10 exercises start 6      puts the pristine file into my_work
     python -m chapter10 exercises check 6      looks at your file; one failure at a time
-    python -m chapter10 exercises hint 6       the first of three hints; `hint 6 2` is the second
+    python -m chapter10 exercises hint 6       the next of three hints; `hint 6 1` is the first again
     python -m chapter10 exercises answer 6     one answer, once yours passes (or with --anyway)
     python -m chapter10 exercises reset 6      back to the pristine file; yours is kept beside it, each time
 
-What is shown as done is worked out anew each time from the files; nothing is remembered. A coding exercise
+What is shown as done is worked out anew each time from the files; all that is remembered is how many hints of each
+were read (`hints.json` beside them, until `reset`). A coding exercise
 is judged in a child process (`lab.exercises.judge`) that is cut off after `CHECK_SECONDS`. Prose is not
 judged: `check` says which headings are still empty.
 
@@ -18,6 +19,7 @@ Source: the chapter's exercises (claims C10-299 to C10-313).
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import re
@@ -40,9 +42,12 @@ CHECK_SECONDS: Final = 20
 """How long the check of one file may take before it is cut off."""
 
 _BROKEN: Final = "broken"
+_HINTS: Final = "hints.json"
 _ROOT: Final = Path(__file__).resolve().parents[3]
 _EXIT: Final = {PASSED: EXIT_FINE, FAILED: EXIT_WRONG, NOT_STARTED: EXIT_USAGE, _BROKEN: EXIT_MACHINE}
 _HEADING: Final = re.compile(r"^## +(.+?)\s*$", re.MULTILINE)
+_BEGINS: Final = re.compile(r"^begins (\w+)\r?$", re.MULTILINE)
+"""What the judge says before each check."""
 _PROGRAM: Final = "python -m chapter10 exercises"
 
 
@@ -115,9 +120,12 @@ def _judged(exercise: Exercise, path: Path, language: str, seconds: float) -> Re
             timeout=seconds,
             check=False,
         )
-    except subprocess.TimeoutExpired:
+    except subprocess.TimeoutExpired as cut_off:
         why = TABLE["exercises.timeout"].in_language(language, seconds=f"{seconds:g}")
-        return Report(FAILED, failure=_failure("TIMEOUT", f"check {exercise.number}", "TIMEOUT", "it ends", (why, why)))
+        place = _last_begun(cut_off.stdout or b"")
+        return Report(
+            FAILED, failure=_failure(f"TIMEOUT {place}", f"the check {place}", "TIMEOUT", "it ends", (why, why))
+        )
     except OSError as error:
         return Report(_BROKEN, reason=str(error))
     try:
@@ -128,7 +136,7 @@ def _judged(exercise: Exercise, path: Path, language: str, seconds: float) -> Re
             return Report(_BROKEN, reason=child.stderr.strip())
         why = TABLE["exercises.ended"].in_language(language, code=child.returncode)
         failure = _failure("file", path.name, f"exit code {child.returncode}", "a verdict", (why, why))
-        return Report(FAILED, failure=failure, printed=(child.stdout + child.stderr)[-4_000:])
+        return Report(FAILED, failure=failure, printed=_BEGINS.sub("", child.stdout + child.stderr)[-4_000:])
     failed = verdict["failure"]["check"] if verdict["failure"] else None
     width = max(len(name) for name, _, _ in checks)
     lines = [
@@ -139,6 +147,12 @@ def _judged(exercise: Exercise, path: Path, language: str, seconds: float) -> Re
         for name, *text in checks
     ]
     return Report(status, tuple(lines), verdict["failure"], verdict["printed"])
+
+
+def _last_begun(output: bytes | str) -> str:
+    """Return the check that the judge had begun when it was cut off: `file` while the file itself was run."""
+    text = output if isinstance(output, str) else output.decode("utf-8", "backslashreplace")
+    return ["file", *(found[1] for found in _BEGINS.finditer(text))][-1]
 
 
 def _failure(check: str, called: str, got: str, expected: str, why: Sequence[str]) -> dict[str, Any]:
@@ -222,6 +236,9 @@ class _Desk:
             kept = _free_name(path)
             os.replace(path, kept)
         save_text(path, read_text(exercise.stub))
+        read = self.hints_read()
+        if read.pop(exercise.filename, 0):
+            self.remember(read)
         self.say("reset", path=path)
         if kept is not None:
             self.remark("kept", path=kept)
@@ -279,12 +296,32 @@ class _Desk:
                 print(f"    {line}")
         print()
 
-    def hint(self, exercise: Exercise, step: int) -> int:
+    def hint(self, exercise: Exercise, wanted: int | None) -> int:
+        read = self.hints_read()
+        step = wanted or min(read.get(exercise.filename, 0) + 1, STEPS)
+        self.remember({**read, exercise.filename: step})
         text = exercise.hints[step - 1].in_language(self.language)
         self.say("hint", step=step, steps=STEPS, text=text)
         if step < STEPS:
-            self.next(f"hint {exercise.number} {step + 1}")
+            self.say("hints_left", left=STEPS - step)
+            self.next(f"hint {exercise.number}")
+        else:
+            self.say("no_hints_left")
         return EXIT_FINE
+
+    def hints_read(self) -> dict[str, int]:
+        """How many hints of each exercise were read; a file that somebody else wrote over counts for none."""
+        try:
+            kept = json.loads(read_text(self.folder / _HINTS))
+        except (OSError, ValueError):
+            return {}
+        steps = kept.items() if isinstance(kept, dict) else ()
+        return {name: step for name, step in steps if type(step) is int and 0 <= step <= STEPS}
+
+    def remember(self, read: Mapping[str, int]) -> None:
+        # A folder that cannot be written is no reason to keep a hint back.
+        with contextlib.suppress(OSError):
+            save_text(self.folder / _HINTS, json.dumps(read, indent=2, sort_keys=True) + "\n")
 
     def answer(self, exercise: Exercise, anyway: bool) -> int:
         if not anyway:
@@ -331,7 +368,7 @@ def main(arguments: Sequence[str] | None = None, *, seconds: float = CHECK_SECON
         command = commands.add_parser(name, help=purpose, parents=[languages])
         command.add_argument("number", type=int, choices=sorted(EXERCISES), metavar="N", help="1 to 14")
         if name == "hint":
-            command.add_argument("step", type=int, choices=range(1, STEPS + 1), nargs="?", default=1)
+            command.add_argument("step", type=int, choices=range(1, STEPS + 1), nargs="?")
         if name == "answer":
             command.add_argument("--anyway", action="store_true", help="before your own passes")
     options = parser.parse_args(arguments)

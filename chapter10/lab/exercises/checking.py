@@ -17,13 +17,16 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from inspect import isfunction
+from typing import Any, Final, TypeVar
 
 from chapter10.lab.console.strings import Text
 from chapter10.lab.console.textio import Event
 from chapter10.lab.evidence.telling import COLUMNS, narrow_lanes
 
 __all__ = [
+    "ANOTHER",
+    "BY_ITS_CLASS",
     "FAILED",
     "IN_CHINESE",
     "NOT_STARTED",
@@ -35,14 +38,18 @@ __all__ = [
     "Names",
     "Verdict",
     "accepts",
+    "alike",
     "catches",
     "drawn",
     "expect",
     "function_of",
     "in_chinese",
+    "own_test",
     "run_checks",
     "unexpected",
 ]
+
+_Kind = TypeVar("_Kind")
 
 PASSED: Final = "passed"
 FAILED: Final = "failed"
@@ -54,6 +61,14 @@ Names = Mapping[str, Any]
 IN_CHINESE: Final[Mapping[str, str]] = {
     # what was done
     "the real catalog": "真实的目录",
+    "another class that behaves like the real one": "换了一个类、行为相同的一个",
+    "one that makes all tasks at once": "一次创建全部任务的写法",
+    "one that ends at the first failure": "一失败就整批结束的写法",
+    "one that keeps a cancel to itself": "把取消吞掉的写法",
+    "a right claim": "正确的 claim",
+    "one that ignores the lease": "不看租约的写法",
+    "one that never gives it again": "租约到期也不再给的写法",
+    "one that counts no attempts": "代次不增加的写法",
     "the real store": "真实的作业库",
     "a catalog that never finds your tool": "永远找不到你的工具的目录",
     "a catalog that ignores the grants": "不看权限的目录",
@@ -170,15 +185,19 @@ def drawn(events: Sequence[Event]) -> str:
     return "\n".join(narrow_lanes(events, COLUMNS - _INDENT))
 
 
-def run_checks(names: Names, checks: Sequence[Check], filename: str = "") -> Verdict:
+def run_checks(
+    names: Names, checks: Sequence[Check], filename: str = "", begins: Callable[[str], object] = lambda name: None
+) -> Verdict:
     """Run the checks in order up to the first failure.
 
-    `filename`: what the reader's code was compiled as, to find the line of an error. A file whose first
+    `filename`: what the reader's code was compiled as, to find the line of an error. `begins` is told the name of each
+    check before it is made. A file whose first
     check meets `NotImplementedError` is not started; later, that error is a failure like any other. Raises
     `CannotCheck`.
     """
     passed: list[str] = []
     for check in checks:
+        begins(check.name)
         try:
             check.run(names)
         except Failed as failed:
@@ -229,6 +248,12 @@ def in_chinese(text: str, *, value: bool = False) -> str:
 
 # What checks are made of -------------------------------------------------------------------------
 
+ANOTHER: Final = "another class that behaves like the real one"
+BY_ITS_CLASS: Final = Text(
+    "它的行为与真实的一样，只是换了一个类。请断言它做了什么，而不是它是什么。",
+    "It behaves as the real one does and has another class. Assert what it does, not what it is.",
+)
+
 
 def function_of(names: Names, name: str) -> Callable[..., Any]:
     """Return the reader's function `name`, or fail because it is gone."""
@@ -258,6 +283,22 @@ def accepts(test: Callable[..., Any], subject: object, called: str, why: Text, c
     if returned is not None:
         ignored = Text("测试返回的值没有人看。请用 assert 断言。", "Nobody looks at what a test returns. Use assert.")
         raise Failed(called, f"it returns {returned!r}", "it asserts, and returns nothing", ignored, claim)
+
+
+def alike(kind: type[_Kind]) -> type[_Kind]:
+    """Return a class of its own with the verbs of `kind`: what a test says of it, it says of what it does."""
+    verbs = {name: _handed_on(verb) for name, verb in vars(kind).items() if isfunction(verb) and name[0] != "_"}
+    return type("Another", (kind,), {"__slots__": (), **verbs})
+
+
+def _handed_on(verb: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda *arguments, **options: verb(*arguments, **options)
+
+
+def own_test(names: Names, test: str) -> Callable[..., Any] | None:
+    """Return the test that a reader may add to a file, or None as long as it is not begun."""
+    function: Callable[..., Any] | None = names.get(test)
+    return function if callable(function) else None
 
 
 def catches(test: Callable[..., Any], subject: object, called: str, why: Text, claim: str) -> None:

@@ -17,7 +17,7 @@ import argparse
 import io
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -69,8 +69,8 @@ def _printing(kept: _Kept) -> Iterator[None]:
         yield
 
 
-def judge(number: int, path: Path) -> Verdict:
-    """Return the verdict on one file.
+def judge(number: int, path: Path, begins: Callable[[str], object] = lambda name: None) -> Verdict:
+    """Return the verdict on one file; `begins` is told the name of each check before it is made.
 
     Raises `OSError` when it cannot be read, `KeyError` for another number, `CannotCheck` if that is no fault of it.
     """
@@ -84,11 +84,11 @@ def judge(number: int, path: Path) -> Verdict:
         return Verdict(FAILED, failure=failure)
     kept = _Kept()
     with _printing(kept):
-        verdict = _judge_text(text, path.name, checks)
+        verdict = _judge_text(text, path.name, checks, begins)
     return replace(verdict, printed=kept.getvalue())
 
 
-def _judge_text(text: str, filename: str, checks: Sequence[Check]) -> Verdict:
+def _judge_text(text: str, filename: str, checks: Sequence[Check], begins: Callable[[str], object]) -> Verdict:
     # The dataclasses of a reader find their module by its name.
     module = ModuleType("exercise")
     module.__file__ = filename
@@ -99,7 +99,7 @@ def _judge_text(text: str, filename: str, checks: Sequence[Check]) -> Verdict:
         return Verdict(NOT_STARTED)
     except (Exception, SystemExit) as error:
         return Verdict(FAILED, failure=unexpected("file", error, filename))
-    return run_checks(module.__dict__, checks, filename)
+    return run_checks(module.__dict__, checks, filename, begins)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -110,7 +110,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     out = sys.stdout  # as it is now: the reader's file may put another in its place
     try:
-        verdict = judge(options.number, options.file)
+        # Who cuts it off reads from this which check did not end.
+        verdict = judge(options.number, options.file, lambda name: print(f"\nbegins {name}", file=out, flush=True))
     except CannotCheck as error:
         sys.stderr.write(f"{error}\n")
         return EXIT_MACHINE

@@ -27,7 +27,7 @@ Edit = tuple[str, str, str, str]
 
 _LETTERS: Final = "abcd"
 _RUN: Final = "python -m chapter10 companions --group"
-_TOOLS: Final = frozenset({"schema", "registry", "orchestration", "results", "turn", "ranking"})
+_TOOLS: Final = frozenset({"schema", "registry", "orchestration", "results", "turn", "ranking", "serving"})
 
 
 def at(document: Pair, heading: Pair, *claims: str) -> str:

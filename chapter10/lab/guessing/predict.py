@@ -25,6 +25,7 @@ from __future__ import annotations
 import argparse
 import inspect
 import json
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -50,6 +51,8 @@ __all__ = [
     "read_answers",
     "reason_for",
     "refuse_what_does_not_combine",
+    "saved_guesses",
+    "with_answers",
 ]
 
 NO_GUESS: Final = "-"
@@ -105,6 +108,15 @@ class Area:
 
 
 # The command line --------------------------------------------------------------------------------
+
+
+def with_answers(arguments: Sequence[str] | None) -> list[str]:
+    """Return the arguments (those of the process if None) with `--answers -,-` as one, which argparse splits."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    for place in range(len(given) - 2, -1, -1):
+        if given[place] == "--answers" and re.fullmatch(r"-(\s*,.*)?", given[place + 1]):
+            given[place : place + 2] = [f"--answers={given[place + 1]}"]
+    return given
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -343,13 +355,18 @@ def _short(value: Any) -> str:
     return text if len(text) <= _MAX_SHOWN else text[: _MAX_SHOWN - 3] + "..."
 
 
+def saved_guesses(folder: Path) -> dict[str, Any]:
+    """Return the guesses that are kept in a folder: area -> question -> letter; none if there are none."""
+    try:
+        kept = json.loads((folder / _FILE).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}  # a first guess, or a file that somebody else wrote over
+    return kept if isinstance(kept, dict) else {}
+
+
 def _save(path: Path, area: Area, guesses: Sequence[str], language: str) -> str:
     """Keep the guesses beside those of other areas; return the line that says so, or why not."""
-    try:
-        kept = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        kept = {}  # a first guess, or a file that somebody else wrote over
-    kept = kept if isinstance(kept, dict) else {}
+    kept = saved_guesses(path.parent)
     kept[area.name] = {question.name: guess for question, guess in zip(area.questions, guesses, strict=True)}
     try:
         save_text(path, json.dumps(kept, ensure_ascii=True, indent=2, sort_keys=True) + "\n")

@@ -1,5 +1,5 @@
-"""What a reader guesses about the tool layer: schema, registry, orchestration, results, a whole turn,
-and the ranking.
+"""What a reader guesses about the tool layer: schema, registry, orchestration, results, a whole turn, the ranking,
+and the door.
 
 One `Area` for each of these groups of the companions, written with `lab.guessing.areas`. Each question names the
 claims that it is about, so that the claim map leads from there to every test.
@@ -16,6 +16,8 @@ from typing import Any, Final
 from chapter10.companions.finding.ranking import Ranking
 from chapter10.companions.schemas.schema import Validator, compile_schema
 from chapter10.companions.schemas.strict_json import strict_json
+from chapter10.companions.serving.offer import Offer
+from chapter10.companions.serving.task_handles import Jobs
 from chapter10.companions.tools.executor import StreamingToolExecutor, can_execute
 from chapter10.companions.tools.gateway import Gateway
 from chapter10.companions.tools.registry import ToolRegistry
@@ -120,14 +122,14 @@ _ALL: Final = (
                 "test_schema.Keywords.test_no_default_is_filled_in",
             ),
             question(
-                "condition",
+                "unevaluated",
                 (
-                    "工具作者的 Schema 里写了 if/then。怎么办？",
-                    "The author of a tool uses if/then in a schema. And now?",
+                    "工具作者的 Schema 里写了 unevaluatedProperties，检查器不认识它。怎么办？",
+                    "A schema uses unevaluatedProperties, which the checker does not know. And now?",
                 ),
                 "refused.0.code",
                 (
-                    ("accepted", "注册成功，if/then 不检查", "registered, and if/then goes unchecked"),
+                    ("accepted", "注册成功，这个词不检查", "registered, and the word goes unchecked"),
                     ("unsupported_keyword", "注册时就拒绝", "refused at registration"),
                 ),
                 (
@@ -624,6 +626,98 @@ _ALL: Final = (
             '_QUESTION: Final = "Please cancel the order"',
             "改问订单：谁的回答会变，共用的索引还泄漏吗？",
             "Ask about the order instead: whose answer changes, and does the shared index still leak?",
+        ),
+    ),
+    area(
+        "serving",
+        ("给 MCP 客户端的门", "the door for MCP clients"),
+        (
+            "章节的 300 个工具，放到一扇 MCP 的门后；alice 可以用 299 个，bob 只有两个。\n"
+            "客户端先要列表，再找，再加载，再调用；每一步都数字节。\n"
+            "alice 还交了一份作业，得到一个任务句柄；bob 也拿到了它。\n"
+            "最后，客户端和它的服务器都不在了，作业还没有做。",
+            "The chapter's 300 tools behind a door for MCP. Alice may use 299 of them, bob two.\n"
+            "A client asks for the list, then finds, loads and calls; the bytes of each step are counted.\n"
+            "Alice also hands in a job and gets the handle of a task, which comes into bob's hands.\n"
+            "At the end the client and its server are gone, and the job is not done yet.",
+        ),
+        (Offer.page, Offer.call, Jobs.cancel),
+        (
+            question(
+                "listed",
+                ("alice 的客户端列出几个工具？", "How many tools is alice's client listed?"),
+                "listed_of_299",
+                (
+                    (299, "299 个：她可以用的全部", "299: all that she may use"),
+                    (30, "30 个：第一页", "30: the first page"),
+                    (3, "3 个", "three"),
+                ),
+                (
+                    "列出的是三个入口：查找、加载、调用。列表的字节不随工具的数目增长，\n"
+                    "整次交换，连查找和加载在内，也比全部列出小得多。bob 只有两个工具，就直接列出。",
+                    "The three ways in: find, load, call. The bytes of the list do not grow with the tools, and the\n"
+                    "whole exchange, find and load included, is far smaller than the list of all.",
+                ),
+                at(_C10, ("预算约束完整定义，不截断合同", "A budget limits whole definitions"), "C10-069", "C10-070"),
+                Offer.page,
+                "test_serving.Offers.test_a_client_of_300_tools_sees_three",
+                also=("all_listed_bytes", "exchange_bytes", "lists.1.tools listed"),
+            ),
+            question(
+                "cancel",
+                (
+                    "bob 拿着 alice 的句柄请求取消。得到什么？",
+                    "Bob asks for a cancel with alice's handle. What does he get?",
+                ),
+                "bobs_cancel",
+                (
+                    ("acknowledged", "确认：有句柄就够了", "acknowledged: whoever has the handle may"),
+                    (-32602, "-32602，没有这个任务", "-32602, there is no such task"),
+                    (-32021, "-32021，客户端缺少能力", "-32021, his client lacks a capability"),
+                ),
+                (
+                    "句柄是名字，不是许可：每次都重新核对身份。\n"
+                    "别人的任务和不存在的任务看起来一样，否则句柄会说出它存在。",
+                    "A handle is a name and no permission: the identity is looked at each time.\n"
+                    "Somebody else's task looks like none, or the answer would say that it exists.",
+                ),
+                at(
+                    _C10,
+                    ("状态、进度和结果，不要全塞回模型", "State, progress and result need not all go to the model"),
+                    "C10-247",
+                ),
+                Jobs.cancel,
+                "test_serving.TasksOfJobs.test_what_is_not_yours_looks_like_what_is_not_there",
+                also=("cancels.1.tasks/cancel", "cancels.2.the task then"),
+            ),
+            question(
+                "gone",
+                (
+                    "客户端和它的服务器都不在了。五十分钟后，另一个客户端用句柄去问。任务怎样？",
+                    "Client and server are gone. Fifty minutes later another client asks with the handle. And?",
+                ),
+                "after_the_client_left",
+                (
+                    ("cancelled", "cancelled：没有人等它了", "cancelled: nobody waits for it"),
+                    ("completed", "completed", "completed"),
+                    ("failed", "failed：做它的进程也不在了", "failed: the process that did it is gone as well"),
+                ),
+                (
+                    "作业属于文件，不属于连接；等待的人走了，只是不再等。\n"
+                    "别的 worker 领取并做完，写下来的句柄仍然有效：密钥和文件放在一起。",
+                    "A job belongs to the file and to no connection; who leaves has only stopped waiting.\n"
+                    "Another worker takes it and does it, and the handle still holds: its secret lies with the file.",
+                ),
+                at(_C10, ("三只钟：我愿意等多久，这次能跑多久，整件事还剩多久", "Three clocks"), "C10-193"),
+                Jobs.get,
+                "test_serving.Processes.test_a_client_killed_in_the_middle_of_a_job_finds_it_again",
+            ),
+        ),
+        (
+            "_DIRECT: Final = 30",
+            "_DIRECT: Final = 300",
+            "直接列出的上限提高到三百：列表有多少字节，还找得到查找的入口吗？",
+            "Up to three hundred are listed: how many bytes is the list, and is there still a way to search?",
         ),
     ),
 )

@@ -44,6 +44,7 @@ from chapter10.lab.guessing.predict import (
     predict_group,
     reason_for,
     refuse_what_does_not_combine,
+    with_answers,
 )
 
 __all__ = ["AREAS", "RUNS", "freezing", "greedy", "main", "order"]
@@ -429,7 +430,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--group", choices=list(RUNS), help="one question; all three without it")
     add_options(parser)
     add_json(parser)
-    options = parser.parse_args(arguments)
+    options = parser.parse_args(with_answers(arguments))
     refuse_what_does_not_combine(parser, options)
     if options.predict:
 

@@ -27,16 +27,16 @@ C10-238, C10-297.
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
 from chapter10.companions.work.living_store import LivingStore
 from chapter10.experiments import reports_folder
 from chapter10.jobs import JobStore
+from chapter10.lab.console.strings import parser_in, say
 from chapter10.lab.console.textio import (
     EXIT_FINE,
     EXIT_WRONG,
@@ -49,12 +49,64 @@ from chapter10.lab.evidence.files import differences, replace_together, say_diff
 from chapter10.lab.evidence.telling import narrow_lanes
 from chapter10.lab.histories.explorer import Answers, Broken, Exploration, Explorer, counterexample
 from chapter10.lab.histories.guards import GUARDS, Guard, guard_named, mark_of
-from chapter10.lab.histories.invariants import INVARIANTS, Invariant
+from chapter10.lab.histories.invariants import INVARIANTS, WAY_TO_END, Invariant
 from chapter10.lab.histories.world import CHAPTER_VERBS, Action, World
 
-__all__ = ["PAGE", "guards_page", "lanes", "main"]
+__all__ = ["CHINESE", "PAGE", "guards_page", "lanes", "main"]
 
 PAGE: Final = "guards.md"
+
+CHINESE: Final[Mapping[str, str]] = {
+    "the same key is the same intent: a repeat gets its job back and makes no second one":
+        "同一个键就是同一个意图：重复提交得回原来的作业，不会再有第二份",
+    "a known key with another intent is refused; the old result is not passed off for it":
+        "已知的键配上别的意图会被拒绝；旧结果不会冒充新意图的结果",
+    "the jobs that are not final are counted in the transaction that adds one":
+        "未到终态的作业，在加入一份的同一个事务里清点",
+    "knowing a job's number is no right to touch it": "知道作业号，不等于有权动它",
+    "knowing a job's number is no right to see its state": "知道作业号，不等于有权看它的状态",
+    "knowing a job's number is no right to read what happened to it": "知道作业号，不等于有权读它的经过",
+    "knowing a job's number is no right to its result": "知道作业号，不等于有权取它的结果",
+    "a cancel of a running job is a request; of an ended one it changes nothing":
+        "取消运行中的作业只是请求；取消已结束的作业什么也不改变",
+    "a final state never runs again": "终态不会再运行",
+    "a job is not to be had before its retry is due, nor while another worker's lease lives":
+        "重试时间未到，或别人的租约还在，作业都领不到",
+    "a cancelled job does not go back to work when its lease ends; the claim confirms the cancel":
+        "被取消的作业不因租约到期而重新开工；领取时确认取消",
+    "nobody starts at or after the deadline": "到了截止时间，谁也不能开始",
+    "the number of attempts is limited, and a crash counts as one": "尝试次数有上限，崩溃也算一次",
+    "a lease gives no right that the deadline takes away": "截止时间收走的权利，租约给不回来",
+    "a worker whose attempt is no longer the newest must not write": "尝试代次已不是最新的 worker 不许写",
+    "a final state never changes, and a repeated delivery stores nothing new":
+        "终态不再改变，重复交付不会存下新东西",
+    "only a job that somebody holds can be written by a worker": "只有正被持有的作业，worker 才能写",
+    "a worker that finds a cancel request stops and confirms it; it stores no result":
+        "worker 发现取消请求就停下并确认，不存结果",
+    "the deadline is looked at again when something is written, not only before the start":
+        "截止时间在写入时再看一次，不只在开始之前",
+    "a lease that has ended gives no right to write, even while nobody else has claimed":
+        "租约到期就无权再写，即使还没有别人领取",
+    "within an attempt progress does not go backwards": "同一次尝试之内，进度不后退",
+    "the last attempt's failure is final; it is not queued again": "最后一次尝试失败就是终局，不再排队",
+    "a retry that would not be due before the deadline is not queued": "截止时间之前轮不到的重试不排队",
+    "a final state never changes": "终态不再改变",
+    "no worker lives past the deadline": "没有 worker 活过截止时间",
+    "no worker extends itself past the deadline": "没有 worker 能把自己延到截止时间之后",
+    "every call ends in a declared answer, and the answer is true": "每个调用都以声明过的回答结束，而且回答属实",
+    "a job has one receipt if and only if it is succeeded": "作业有且只有一份回执，当且仅当它已成功",
+    "attempt rises by one with each claim and never exceeds its limit": "每次领取代次加一，从不超过上限",
+    "nothing is committed by a stale attempt, after the lease, past the deadline, or after a cancel request":
+        "旧代次、租约之后、截止之后、取消请求之后，都提交不了任何东西",
+    "a refused call changes nothing": "被拒绝的调用什么也不改变",
+    "replaying a job's events gives its row": "重放作业的事件，就得到它的那一行",
+    "seq rises and never comes back": "seq 递增，从不回头",
+    "a key is unique and keeps its job": "键是唯一的，一直指着它的作业",
+    "jobs that are not final never exceed the capacity": "未到终态的作业从不超过容量",
+    "whatever an owner does, nothing of another owner changes": "一个所有者无论做什么，别人的东西都不变",
+    WAY_TO_END: "时间加上一个肯干活的 worker，能让每份作业结束",
+}  # fmt: skip
+"""What the guards and the promises say, for a reader of Chinese."""
 
 _HEAD: Final = """\
 # 每道防护为什么必要 / Why each guard is needed
@@ -158,26 +210,26 @@ def _promises() -> list[Invariant]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; exit 0 if every promise held or the counterexample was found, 1 if not, 2 for usage."""
-    parser = argparse.ArgumentParser(prog="python -m chapter10 explore", description="Every history of a small world.")
-    parser.add_argument("--jobs", type=int, default=1, help="jobs, 1 to 3 (default 1)")
-    parser.add_argument("--workers", type=int, default=2, help="workers, 1 to 3 (default 2)")
-    parser.add_argument("--until", type=int, default=5, help="the last moment of the clock (default 5)")
-    parser.add_argument("--attempts", type=int, default=2, help="max_attempts of each job (default 2)")
-    parser.add_argument("--chapter", action="store_true", help="the chapter's store instead of the living one")
-    parser.add_argument("--guards", action="store_true", help="list the guards by name")
-    parser.add_argument("--without", metavar="GUARD", help="take this guard out and show what breaks")
-    parser.add_argument("--write", action="store_true", help=f"write reports/{PAGE}")
-    parser.add_argument("--check", action="store_true", help=f"compare reports/{PAGE} with a new run")
+    parser, language = parser_in("python -m chapter10 explore", "explore", arguments)
+    for name, usual in (("jobs", 1), ("workers", 2), ("until", 5), ("attempts", 2)):
+        parser.add_argument(f"--{name}", type=int, default=usual, help=say(f"explore.{name}", language))
+    for name in ("chapter", "guards"):
+        parser.add_argument(f"--{name}", action="store_true", help=say(f"explore.{name}", language))
+    parser.add_argument("--without", metavar="GUARD", help=say("explore.without", language))
+    for name in ("write", "check"):
+        parser.add_argument(
+            f"--{name}", action="store_true", help=say(f"help.{name}", language, page=f"reports/{PAGE}")
+        )
     options = parser.parse_args(arguments)
     if options.guards:
         for guard in GUARDS:
-            print(f"{guard.name:32} {guard.sentence}")
+            print(f"{guard.name:32} {_in(guard.sentence, language)}")
         return EXIT_FINE
     if options.without not in (None, *(guard.name for guard in GUARDS)):
-        parser.error(f"there is no guard {options.without}; --guards lists them")
+        parser.error(say("explore.unknown", language, guard=options.without))
     try:
         if options.without is not None:
-            return _show_without(guard_named(options.without))
+            return _show_without(guard_named(options.without), language)
         texts = {PAGE: guards_page()} if options.write or options.check else {}
     except ValueError as error:  # such as a mark that is gone
         print(f"[X] {error}")
@@ -194,44 +246,52 @@ def main(arguments: Sequence[str] | None = None) -> int:
             world = replace(world, verbs=CHAPTER_VERBS)
     except ValueError as error:
         parser.error(str(error))
-    return _show_all(world, JobStore if options.chapter else LivingStore)
+    return _show_all(world, JobStore if options.chapter else LivingStore, language)
 
 
-def _show_all(world: World, store: type[JobStore]) -> int:
+def _in(sentence: str, language: str) -> str:
+    """Return a sentence of the guards or the promises in a language."""
+    return CHINESE[sentence] if language == "zh" else sentence
+
+
+def _show_all(world: World, store: type[JobStore], language: str) -> int:
     def report(seen: Exploration) -> None:
-        print(f"... {seen.states} states, {seen.transitions} transitions, depth {seen.depth}", file=sys.stderr)
+        counts = {"states": seen.states, "transitions": seen.transitions, "depth": seen.depth}
+        print(say("explore.seen_so_far", language, **counts), file=sys.stderr)
 
     started = time.perf_counter()
     seen = Explorer(world, store, report=report).run()
     seconds = time.perf_counter() - started
-    print(f"world: {world.jobs} jobs, {world.workers} workers, clock 0 to {world.until}, {world.attempts} attempts")
-    print(f"states {seen.states}, transitions {seen.transitions}, depth {seen.depth}")
-    print(f"store contents {seen.contents}, calls run {seen.calls}, {seconds:.1f} s")
+    sizes = {"jobs": world.jobs, "workers": world.workers, "until": world.until, "attempts": world.attempts}
+    print(say("explore.world", language, **sizes))
+    print(say("explore.seen", language, states=seen.states, transitions=seen.transitions, depth=seen.depth))
+    print(say("explore.store", language, contents=seen.contents, calls=seen.calls, seconds=f"{seconds:.1f}"))
     if seen.broken is not None:
-        _show_broken(seen.broken)
+        _show_broken(seen.broken, language)
         return EXIT_WRONG
     if not seen.finished:
-        print("stopped: what was seen held, the rest was not looked at")
+        print(say("explore.stopped", language))
         return EXIT_WRONG
-    print("every promise held on every step:")
+    print(say("explore.held", language))
     for invariant in _promises():
-        print(f"  {invariant.number:4}{invariant.sentence}")
+        print(f"  {invariant.number:4}{_in(invariant.sentence, language)}")
     return EXIT_FINE
 
 
-def _show_without(guard: Guard) -> int:
+def _show_without(guard: Guard, language: str) -> int:
     seen = counterexample(guard)
-    print(f"without {guard.name}: {guard.sentence} ({', '.join(guard.claims)})")
+    sentence, claims = _in(guard.sentence, language), ", ".join(guard.claims)
+    print(say("explore.less", language, guard=guard.name, sentence=sentence, claims=claims))
     if seen.broken is None:
-        print(f"nothing broke in {seen.states} states")
+        print(say("explore.nothing", language, states=seen.states))
         return EXIT_WRONG
-    _show_broken(seen.broken)
+    _show_broken(seen.broken, language)
     return EXIT_FINE
 
 
-def _show_broken(broken: Broken) -> None:
-    print(f"breaks {broken.number}: {broken.sentence}")
-    print(f"here: {broken.wrong}")
+def _show_broken(broken: Broken, language: str) -> None:
+    print(say("explore.breaks", language, number=broken.number, sentence=_in(broken.sentence, language)))
+    print(say("explore.here", language, wrong=broken.wrong))
     print()
     print("\n".join(narrow_lanes(lanes(broken))))
 

@@ -87,9 +87,14 @@ def mark_of(guard: Guard) -> Mark:
     return Mark(path.as_posix(), first + row, lines[row].partition("# guard:")[0].strip())
 
 
+_NOT_PLAYED: Final = frozenset({"hand_back"})
+"""Verbs of operators that pass guarded helpers; the explorer's small world does not play them."""
+
+
 def marks(store: type[JobStore]) -> list[str]:
     """Return the guards that have a mark in the verbs that a class itself defines, such as `due.claim`."""
-    verbs = [name for name in vars(store) if not name.startswith("_") and inspect.isfunction(vars(store)[name])]
+    own = [name for name in vars(store) if not name.startswith("_") and inspect.isfunction(vars(store)[name])]
+    verbs = [name for name in own if name not in _NOT_PLAYED]
     return [f"{mark}.{verb}" for verb in verbs for *_, mark in _marks(store, verb)]
 
 

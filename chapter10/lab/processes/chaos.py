@@ -22,7 +22,6 @@ Source: the chapter's recovery from worker failure (claims C10-207 to C10-209, C
 
 from __future__ import annotations
 
-import argparse
 import os
 import random
 import signal
@@ -40,6 +39,7 @@ from chapter10.companions.work.living_store import LivingStore
 from chapter10.companions.work.worker_log import WorkerLog, log_path
 from chapter10.database import StoreError
 from chapter10.jobs import JobError
+from chapter10.lab.console.strings import parser_in, say
 from chapter10.lab.console.textio import EXIT_FINE, EXIT_WRONG, main_guard, print_json
 from chapter10.lab.histories.job_checker import violations
 from chapter10.lab.processes.chaos_worker import CHAOS_WORK, DEADLY_EXIT, KINDS
@@ -356,18 +356,14 @@ def _top() -> Path:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the chaos and print what came of it; return the exit code."""
-    parser = argparse.ArgumentParser(
-        prog="python -m chapter10 chaos",
-        description="Kill, stop and continue workers while jobs rain in; then examine what is left.",
-        allow_abbrev=False,
-    )
-    parser.add_argument("--seconds", type=float, default=10.0, help="how long the chaos lasts (default 10)")
-    parser.add_argument("--workers", type=int, default=3, help="worker processes (default 3)")
-    parser.add_argument("--seed", type=int, default=1, help="what is done to whom (default 1)")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser, language = parser_in("python -m chapter10 chaos", "chaos", arguments)
+    parser.add_argument("--seconds", type=float, default=10.0, help=say("chaos.seconds", language))
+    parser.add_argument("--workers", type=int, default=3, help=say("chaos.workers", language))
+    parser.add_argument("--seed", type=int, default=1, help=say("chaos.seed", language))
+    parser.add_argument("--json", action="store_true", help=say("chaos.json", language))
     options = parser.parse_args(arguments)
     if not 0 < options.seconds <= MAX_SECONDS or not 1 <= options.workers <= MAX_WORKERS:
-        parser.error(f"from 1 to {MAX_WORKERS} workers, and up to {MAX_SECONDS:.0f} seconds")
+        parser.error(say("chaos.bounds", language, workers=MAX_WORKERS, seconds=f"{MAX_SECONDS:.0f}"))
     with tempfile.TemporaryDirectory(prefix="chapter10-") as folder:
         chaos = run_chaos(Path(folder), seconds=options.seconds, workers=options.workers, seed=options.seed)
     if options.json:
@@ -379,7 +375,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for line in chaos.wrong:
             print(f"[X] {line}")
         if not chaos.wrong:
-            print("[OK] every promise of the store holds on the file that is left")
+            print(say("chaos.fine", language))
     return EXIT_WRONG if chaos.wrong else EXIT_FINE
 
 

@@ -34,6 +34,7 @@ from typing import Final
 from chapter10.companions.interruption.cancel_store import CancelStore
 from chapter10.companions.interruption.cancellation import DistributedCancelToken, ToolCancelled
 from chapter10.companions.interruption.process_stop import Stopped, sigterm_is_a_request, stop_process
+from chapter10.lab.console.strings import parser_in, say
 from chapter10.lab.console.textio import EXIT_FINE, EXIT_WRONG, main_guard, pad
 
 __all__ = ["EXPECTED", "KINDS", "main", "play"]
@@ -42,6 +43,7 @@ KINDS: Final = ("polite", "busy", "stubborn", "late")
 EXPECTED: Final = {"polite": "asked", "busy": "terminated", "stubborn": "killed", "late": "already_ended"}
 """The step that is enough for each."""
 
+_WIDTHS: Final = (9, 14, 14, 14)
 _TRACE: Final = "trace-1"
 _LOOK_S: Final = 0.02
 _PATIENT_S: Final = 60.0
@@ -52,11 +54,7 @@ _SHORT_S: Final = 0.1
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Play it, print what became of each process, and return the exit code."""
-    parser = argparse.ArgumentParser(
-        prog="python -m chapter10 stops",
-        description="Stop four real processes with one cancel row and as much more as each of them needs.",
-        allow_abbrev=False,
-    )
+    parser, language = parser_in("python -m chapter10 stops", "stops", arguments)
     parser.add_argument("--worker", choices=KINDS, help=argparse.SUPPRESS)
     parser.add_argument("--db", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
@@ -64,13 +62,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _work(options.worker, str(options.db))
     with tempfile.TemporaryDirectory(prefix="chapter10-") as folder:
         rows = play(Path(folder, "cancels.db"))
-    print("process    stopped by      row before      row at the end")
-    print("---------  --------------  --------------  --------------")
+    heads = [say(f"stops.{name}", language) for name in ("process", "stopped_by", "row_before", "row_at_the_end")]
+    print("  ".join(map(pad, heads, _WIDTHS)).rstrip())
+    print("  ".join("-" * width for width in _WIDTHS))
     wrong = 0
     for kind, how, before, after in rows:
-        print(f"{pad(kind, 9)}  {pad(how, 14)}  {pad(before, 14)}  {after}".rstrip())
+        print("  ".join(map(pad, (kind, how, before, after), _WIDTHS)).rstrip())
         wrong += (how, after) != (EXPECTED[kind], "cancelled")
-    print("[X] not as expected" if wrong else "[OK] each by the expected step, and every row is cancelled")
+    print(say("stops.wrong" if wrong else "stops.fine", language))
     return EXIT_WRONG if wrong else EXIT_FINE
 
 
@@ -134,7 +133,7 @@ def _work(kind: str, path: str) -> int:
         store.register(_TRACE, kind, tool="export")
         fence = store.claim(_TRACE, kind)
         if fence is None:
-            print("nothing to do", flush=True)
+            print("idle", flush=True)
             return EXIT_FINE
         if kind == "stubborn":
             signal.signal(signal.SIGTERM, signal.SIG_IGN)

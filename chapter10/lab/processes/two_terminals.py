@@ -17,7 +17,6 @@ Source: the chapter's worker that comes back late (claims C10-226 to C10-232, C1
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import signal
@@ -35,7 +34,9 @@ from chapter10.companions.work.living_store import LivingStore
 from chapter10.companions.work.worker_log import WorkerLog, log_path
 from chapter10.database import StoreError
 from chapter10.jobs import FINAL_STATES
-from chapter10.lab.console.textio import EXIT_FINE, EXIT_MACHINE, EXIT_WRONG, Event, main_guard, text_lanes
+from chapter10.lab.console.strings import Text, parser_in, say
+from chapter10.lab.console.textio import EXIT_FINE, EXIT_MACHINE, EXIT_WRONG, Event, main_guard
+from chapter10.lab.evidence.telling import narrow_lanes
 from chapter10.lab.histories.job_checker import violations
 from chapter10.limits import MAX_LIMIT
 
@@ -55,7 +56,33 @@ _ROWS: Final = (
     "D,2026-07,9900,2026-07-31",
 )
 
-BY_HAND: Final = """\
+BY_HAND: Final = Text(
+    """\
+在含有 chapter10 的文件夹里打开两个终端：
+
+    终端 1   python -m chapter10 jobs work --db lab.db --lease 5 --pace 1
+    终端 2   python -m chapter10 jobs submit --db lab.db --month 2026-08 --sales examples/sales.csv --key one
+             python -m chapter10 jobs submit --db lab.db --month 2026-08 --sales examples/sales.csv --key two
+             python -m chapter10 jobs watch --db lab.db 1
+
+终端 1 说出自己的进程号（"ready pid ..."）。作业 1 有进度时，从第三个窗口杀死它；或者在终端 2 里按 Ctrl-C
+离开 watch 之后再杀（它会告诉你怎样接着看）：
+
+    kill -9 PID                    worker 在作业中途消失
+    python -m chapter10 jobs status --db lab.db 1       还是 running：它的租约还在
+    python -m chapter10 jobs work --db lab.db --lease 5 --pace 1         （又在终端 1）
+
+至多五秒之后，作业 1 是第 2 次尝试，从头开始。再看被冻结的 worker：在另一个终端里启动第二个，等它领到作业：
+
+    kill -STOP PID                 它被冻结，自己并不知道
+    （等五秒以上：另一个 worker 领走这份作业）
+    kill -CONT PID                 它接着运行，好像什么都没有发生
+    python -m chapter10 jobs stats --db lab.db          它迟到的调用被拒绝
+    python -m chapter10 jobs list --db lab.db           每份作业都只结束一次
+
+在 worker 里按 Ctrl-C，它会做完手里的再离开。没有 kill 的系统（Windows）：改为关掉 worker 的窗口。
+""",
+    """\
 Open two terminals in the folder that contains chapter10. In both:
 
     terminal 1   python -m chapter10 jobs work --db lab.db --lease 5 --pace 1
@@ -80,7 +107,9 @@ terminal, and when it has claimed a job:
     python -m chapter10 jobs list --db lab.db           every job ended once
 
 Ctrl-C in a worker lets it finish what it holds. Without kill (Windows), close the window of the worker instead.
-"""
+""",
+)
+"""What a reader types, in both languages."""
 
 
 @dataclass(slots=True)
@@ -102,15 +131,16 @@ def play(
     exports: int = EXPORTS,
     clock: Callable[[], float] = time.time,
     sleep: Callable[[float], object] = time.sleep,
+    language: str = "en",
 ) -> Story:
-    """Play the lab in an empty folder and return the story.
+    """Play the lab in an empty folder and return the story, told in `language`.
 
     Raises `RuntimeError` when what has to come does not come in bounded time; `OSError`, `StoreError`.
     """
     sales = folder / "orders.csv"
     sales.write_text("\n".join(_ROWS) + "\n", encoding="utf-8", newline="\n")
     with contextlib.ExitStack() as stack:
-        stage = _Stage(folder, LivingStore(folder / "jobs.db", [SALES_EXPORT]), clock, sleep)
+        stage = _Stage(folder, LivingStore(folder / "jobs.db", [SALES_EXPORT]), clock, sleep, language)
         stack.callback(stage.store.close)
         stack.callback(stage.end_processes)
         stage.submit(sales, exports)
@@ -142,13 +172,19 @@ class _Terminal:
 
 class _Stage:
     def __init__(
-        self, folder: Path, store: LivingStore, clock: Callable[[], float], sleep: Callable[[float], object]
+        self,
+        folder: Path,
+        store: LivingStore,
+        clock: Callable[[], float],
+        sleep: Callable[[float], object],
+        language: str,
     ) -> None:
         self.folder = folder
         self.store = store
         self.story = Story()
         self.clock = clock
         self.sleep = sleep
+        self.language = language
         self.terminals: list[_Terminal] = []
         self._all: list[subprocess.Popen[bytes]] = []
 
@@ -156,8 +192,8 @@ class _Stage:
     def path(self) -> Path:
         return self.folder / "jobs.db"
 
-    def say(self, text: str) -> None:
-        self.story.lines.append(text)
+    def say(self, name: str, **values: object) -> None:
+        self.story.lines.append(say(f"terminals.{name}", self.language, **values))
 
     def command(self, *arguments: str, said: Path) -> subprocess.Popen[bytes]:
         with open(said, "wb") as out:
@@ -186,7 +222,7 @@ class _Stage:
         self.store.submit_many(
             _OWNER, pairs, now=self.clock, deadline=end, capacity=exports, max_attempts=5, tool=SALES_EXPORT.tool
         )
-        self.say(f"{exports} exports are accepted")
+        self.say("accepted", exports=exports)
 
     def wait_for(self, condition: Callable[[], Any], what: str) -> Any:
         end = self.clock() + _MOST_SECONDS
@@ -209,7 +245,7 @@ class _Stage:
             if terminal.process.poll() is None:
                 terminal.process.terminate()
                 code = terminal.process.wait(timeout=_MOST_SECONDS)
-                self.say(f"{terminal.name} was asked to leave (SIGTERM): exit code {code}")
+                self.say("left", terminal=terminal.name, code=code)
                 if code != 0:
                     self.story.wrong.append(f"{terminal.name} left with {code}")
 
@@ -229,7 +265,7 @@ def _kill_one(stage: _Stage) -> None:
     if held is not None:
         stage.story.killed = held
     job_id, attempt = stage.story.killed
-    stage.say(f"terminal-1 was killed (kill -9) in the middle of job {job_id}, attempt {attempt}")
+    stage.say("killed", job=job_id, attempt=attempt)
     stage.work("terminal-3")
 
 
@@ -249,15 +285,17 @@ def _freeze_one(stage: _Stage) -> subprocess.Popen[bytes]:
         return None
 
     job_id, attempt = stage.story.frozen = stage.wait_for(about_to_deliver, "a report that is ready")
-    stage.say(f"terminal-2 was frozen (SIGSTOP) with the report of job {job_id}, attempt {attempt}, in its hands")
+    since = stage.clock()
+    stage.say("frozen", job=job_id, attempt=attempt)
     watching = stage.command("watch", str(job_id), "--owner", _OWNER, "--poll", "0.05", said=stage.folder / "watch.txt")
     stage.wait_for(lambda: stage.store.get(_OWNER, job_id)["attempt"] > attempt, "another attempt")
-    stage.say(f"its lease was over after {_LEASE_SECONDS:g} s, and another worker claimed job {job_id}")
+    # Not at the end of the lease to the second: a worker takes it when it is free and looks.
+    stage.say("taken", lease=f"{_LEASE_SECONDS:g}", seconds=f"{stage.clock() - since:.1f}", job=job_id)
     second.process.send_signal(signal.SIGCONT)
     stage.wait_for(
         lambda: any(note["note"] == "lost" and note["job"] == job_id for note in second.notes()), "the late delivery"
     )
-    stage.say("terminal-2 went on (SIGCONT), delivered, and was refused")
+    stage.say("refused")
     return watching
 
 
@@ -291,13 +329,12 @@ def _examine(stage: _Stage, watching: subprocess.Popen[bytes], exports: int) -> 
         story.wrong.append("no late delivery stands in the statistics")
     _compare_watch(stage, watching)
     attempts = sum(job["attempt"] for job in jobs)
-    stage.say(f"{len(jobs)} jobs ended with {attempts} attempts; late deliveries refused: "
-              f"{totals.get('late_deliveries_refused')}")  # fmt: skip
-    for what, job_id in (("killed", story.killed[0]), ("frozen", story.frozen[0])):
-        stage.say("")
-        stage.say(f"The job whose worker was {what}, from the event log (seconds since it was accepted):")
-        stage.say("")
-        stage.say(text_lanes(_timeline(stage, job_id)))
+    stage.say("ended", jobs=len(jobs), attempts=attempts, late=totals.get("late_deliveries_refused"))
+    for heading, job_id in (("log_killed", story.killed[0]), ("log_frozen", story.frozen[0])):
+        lines = story.lines
+        lines.append("")
+        stage.say(heading)
+        lines += ["", *narrow_lanes(list(_timeline(stage, job_id)))]
 
 
 def _compare_watch(stage: _Stage, watching: subprocess.Popen[bytes]) -> None:
@@ -346,27 +383,23 @@ def _what(kind: str, attempt: int, detail: str) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Play the lab or print what to type; return the exit code."""
-    parser = argparse.ArgumentParser(
-        prog="python -m chapter10 two_terminals",
-        description="Kill one worker, freeze another past its lease, and see every job end once.",
-        allow_abbrev=False,
-    )
-    parser.add_argument("--by-hand", action="store_true", help="print what to type in two terminals")
+    parser, language = parser_in("python -m chapter10 two_terminals", "terminals", arguments)
+    parser.add_argument("--by-hand", action="store_true", help=say("terminals.by_hand_help", language))
     options = parser.parse_args(arguments)
     if options.by_hand:
-        print(BY_HAND, end="")
+        print(BY_HAND.in_language(language), end="")
         return EXIT_FINE
     if not hasattr(signal, "SIGSTOP"):
-        print("this system cannot stop and continue a process; see --by-hand", file=sys.stderr)
+        print(say("terminals.cannot", language), file=sys.stderr)
         return EXIT_MACHINE
     with tempfile.TemporaryDirectory(prefix="chapter10-") as folder:
-        story = play(Path(folder))
+        story = play(Path(folder), language=language)
     print("\n".join(story.lines))
     print()
     for line in story.wrong:
         print(f"[X] {line}")
     if not story.wrong:
-        print("[OK] every job ended once, and what was late was refused")
+        print(say("terminals.fine", language))
     return EXIT_WRONG if story.wrong else EXIT_FINE
 
 

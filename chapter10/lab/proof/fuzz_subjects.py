@@ -213,12 +213,21 @@ def _jobs(_: Path, make: Any = JobStore) -> Iterator[Bench]:
         living: list[Verb] = []
         if make is LivingStore:
             many["owner_capacity"] = 10
+            dead = store.submit("alice", "dead", {"month": "2026-08"}, now=0)
+            store.cancel("alice", dead)
             living = [
                 _verb(store.submit_many, owner="bob", submissions=[("k1", {"a": 1}), ("k2", {})], tool="notes.add",
                       **many),
                 _verb(store.list_jobs, owner="alice", before=None, limit=50),
                 _verb(partial(store.wait, clock=_clock, sleep=_raise_stop), "wait", raises=(_StopWaiting,),
                       owner="alice", job_id=done, timeout=1.0, poll=0.5),
+                _verb(store.keyed, owner="alice", prefix="fir", limit=50),
+                _verb(store.survey, owner="alice", state="queued", kind=None, since=0, before=None, limit=50),
+                _verb(store.failed_after, seq=0),
+                _verb(store.retry, job_id=dead, now=3, by="ops", why="mended", deadline=90, max_attempts=3,
+                      capacity=20),
+                _verb(store.hand_back, job_id=held, attempt=attempt, code="worker_stopped", now=3),
+                _verb(store.release, job_id=held, now=3),
                 _verb(store.claim_next, now=3, lease=10),
                 _verb(store.renew, job_id=held, attempt=attempt, now=3, lease=10),
                 _verb(store.sweep, now=3, limit=100),
@@ -392,8 +401,24 @@ def _tool_list(folder: Path) -> Iterator[Bench]:
     path = folder / "tools.json"
     path.write_text(json.dumps(document), encoding="utf-8", newline="\n")
     verbs = [
-        _verb(parse_tool_list, document=document, permission="tools:use", repeated="refuse", raises=(ValueError,)),
-        _verb(read_tool_list, path=path, permission="tools:use", repeated="first", raises=(ValueError,)),
+        _verb(
+            parse_tool_list,
+            document=document,
+            permission="tools:use",
+            repeated="refuse",
+            bad="refuse",
+            server="a",
+            raises=(ValueError,),
+        ),
+        _verb(
+            read_tool_list,
+            path=path,
+            permission="tools:use",
+            repeated="first",
+            bad="leave_out",
+            server="",
+            raises=(ValueError,),
+        ),
     ]
     yield Bench(verbs, lambda: path.read_bytes(), lambda: len(parse_tool_list(document).tools) == 1)
 
@@ -729,6 +754,8 @@ def _sales(folder: Path) -> Iterator[Bench]:
     path = folder / "sales.csv"
     path.write_text("order_id,month,amount_cents\n1,2026-08,100\n", encoding="utf-8", newline="\n")
 
+    LivingStore(folder / "jobs.db").close()
+
     def opened(path: Any, extra: Any) -> None:
         with closing(SalesFile(path, extra)) as file:
             list(file.rows())
@@ -834,18 +861,20 @@ FUZZED: Final[dict[str, tuple[str, ...]]] = {
 
 NOT_FUZZED: Final[dict[str, tuple[str, ...]]] = {
     "it takes no arguments": (
-        "Tool.definition", "fixture_tools", "search_entry", "JobStore.close", "Database.write", "Database.close",
-        "Budget.compensation", "Budget.seconds", "Budget.to_wire", "CancelStore.close", "CancelToken.check",
-        "CancelToken.checkpoint", "CancelToken.child", "CancelToken.is_cancelled", "CancelToken.wait",
-        "DistributedCancelToken.check", "DistributedCancelToken.is_cancelled", "DistributedCancelToken.watch",
-        "CircuitBreaker.acquire", "CircuitBreaker.statistics", "Permit.success", "Permit.failure", "Permit.neutral",
-        "CancelScope.close", "StreamingToolExecutor.aclose", "StreamingToolExecutor.discard",
-        "StreamingToolExecutor.end_input", "StreamingToolExecutor.ready", "StreamingToolExecutor.results",
-        "StreamingToolExecutor.statistics", "StreamingToolExecutor.updates", "IntentRecords.close", "Outbox.close",
-        "Outbox.alarms", "Consumer.close", "Relay.run_pass", "ReplacementState.to_text", "SalesFile.close",
-        "SalesFile.rows", "SalesFile.snapshot", "TokenBucket.put_back", "TokenBucket.succeeded", "TokenBucket.take",
-        "ToolMap.values", "ToolRegistry.catalog", "Worker.close", "Worker.run_once", "Worker.stop", "abandoned",
+        "Tool.definition", "fixture_tools", "search_entry", "JobStore.close", "LivingStore.compact",
+        "LivingStore.newest_event", "Database.write", "Database.close", "Budget.compensation", "Budget.seconds",
+        "Budget.to_wire", "CancelStore.close", "CancelToken.check", "CancelToken.checkpoint", "CancelToken.child",
+        "CancelToken.is_cancelled", "CancelToken.wait", "DistributedCancelToken.check",
+        "DistributedCancelToken.is_cancelled", "DistributedCancelToken.watch", "CircuitBreaker.acquire",
+        "CircuitBreaker.statistics", "Permit.success", "Permit.failure", "Permit.neutral", "CancelScope.close",
+        "StreamingToolExecutor.aclose", "StreamingToolExecutor.discard", "StreamingToolExecutor.end_input",
+        "StreamingToolExecutor.ready", "StreamingToolExecutor.results", "StreamingToolExecutor.statistics",
+        "StreamingToolExecutor.updates", "IntentRecords.close", "Outbox.close", "Outbox.alarms", "Consumer.close",
+        "Relay.run_pass", "ReplacementState.to_text", "SalesFile.close", "SalesFile.rows", "SalesFile.snapshot",
+        "TokenBucket.put_back", "TokenBucket.succeeded", "TokenBucket.take", "ToolMap.values", "ToolRegistry.catalog",
+        "Worker.close", "Worker.run_once", "Worker.stop", "abandoned",
     ),
+    "it writes the file that it is told": ("LivingStore.backup",),
     "it gets what another part of the package has checked or made": (
         "text_digest", "Tool.card", "IndexedToolMap", "Database.row", "Database.rows", "Transaction",
         "Pattern.found_in", "CircuitBreaker.call", "judge", "blame", "in_doubt", "may_be_done", "upkeep", "Postings",
@@ -870,7 +899,7 @@ NOT_FUZZED: Final[dict[str, tuple[str, ...]]] = {
         "is_string", "is_text", "is_whole",
     ),
     "it wires parts together that are fuzzed by themselves": (
-        "Gateway", "invoke_tool", "saga_demonstration", "ToolRegistry.tool",
+        "Gateway", "invoke_tool", "saga_demonstration", "ToolRegistry.tool", "ToolList.name_at_server",
     ),
     "it starts or stops processes": ("ChildProcess", "ChildContext", "serve", "stop_process", "sigterm_is_a_request"),
     "it only carries what was found, and is made by its module": (
@@ -878,6 +907,7 @@ NOT_FUZZED: Final[dict[str, tuple[str, ...]]] = {
         "Request", "Claim", "Record", "Intent", "Message", "Batch", "PassReport", "Stopped", "Candidate",
         "SeenResult", "Partition", "ShapedResult", "GroupReport", "BudgetReport", "StoredResult", "Status", "Sale",
         "Violation", "CallFailure", "ToolResult", "Progress", "LeftOut", "CallContext", "ApprovalRequest", "Note",
+        "RefusedTool",
     ),
 }  # fmt: skip
 """Names and methods that are not called with traps, each under its reason."""

@@ -34,8 +34,15 @@ from chapter10.lab.evidence.evidence import Group, Scene
 from chapter10.lab.evidence.files import differences, replace_together, say_differences
 from chapter10.lab.evidence.page import figures_table, pictures
 from chapter10.lab.guessing import predictions_effects, predictions_resilience, predictions_tools
-from chapter10.lab.guessing.predict import Area, Outcome, add_options, predict_group, refuse_what_does_not_combine
-from chapter10.lab.tool_scenes import orchestration, ranking, registry, results, schema, turn
+from chapter10.lab.guessing.predict import (
+    Area,
+    Outcome,
+    add_options,
+    predict_group,
+    refuse_what_does_not_combine,
+    with_answers,
+)
+from chapter10.lab.tool_scenes import orchestration, ranking, registry, results, schema, serving, turn
 
 __all__ = ["AREAS", "CONTRACT", "GROUPS", "REPORTS", "check_reports", "main", "run_companions", "write_reports"]
 
@@ -46,6 +53,7 @@ GROUPS: Final[Mapping[str, Group]] = {
     "results": results.GROUP,
     "turn": turn.GROUP,
     "ranking": ranking.GROUP,
+    "serving": serving.GROUP,
     "clocks": clocks.GROUP,
     "budget": budget.GROUP,
     "interruption": interruption.GROUP,
@@ -137,7 +145,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     one.add_argument("--write", action="store_true", help="write the reports anew")
     one.add_argument("--check", action="store_true", help="compare the reports with a new run")
     add_options(parser)
-    options = parser.parse_args(arguments)
+    options = parser.parse_args(with_answers(arguments))
     refuse_what_does_not_combine(parser, options)
     if options.write:
         for path in write_reports(reports_folder()):

@@ -40,7 +40,7 @@ from chapter10.lab.console.textio import EXIT_FINE, EXIT_WRONG, print_json
 from chapter10.lab.evidence.evidence import Scene
 from chapter10.lab.evidence.files import say_differences
 from chapter10.lab.evidence.telling import add_json, is_told, print_lines
-from chapter10.lab.guessing.predict import Outcome, add_options, predict_group
+from chapter10.lab.guessing.predict import Outcome, add_options, predict_group, with_answers
 from chapter10.lab.guessing.predict import refuse_what_does_not_combine as refuse_predictions
 from chapter10.lab.guessing.predictions import area_of, asked_about
 from chapter10.lab.reader.own_data import export_sales, remarks
@@ -115,7 +115,7 @@ def refuse_what_does_not_combine(parser: argparse.ArgumentParser, options: argpa
 def run(arguments: Sequence[str] | None = None) -> int:
     """Do what the arguments say (those of the process if None) and return the exit code."""
     parser = command_line(list(experiments.GROUPS))
-    options = parser.parse_args(arguments)
+    options = parser.parse_args(with_answers(arguments))
     refuse_what_does_not_combine(parser, options)
     folder = experiments.reports_folder()
     if options.write:
@@ -178,7 +178,7 @@ def _figures(options: argparse.Namespace, scene: Scene) -> dict[str, Any]:
 
 def _figures_of_tools(options: argparse.Namespace, scene: Scene) -> dict[str, Any]:
     permission = options.permission or DEFAULT_PERMISSION
-    listed = read_tool_list(options.tools, permission=permission, repeated="first")
+    listed = read_tool_list(options.tools, permission=permission, repeated="first", bad="refuse")
     # Split as the keywords of the list were, so that a name or a Chinese phrase finds its tool.
     query = " ".join(words_of(options.query))
     grants = [permission] if options.grant is None else options.grant

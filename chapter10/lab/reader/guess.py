@@ -1,7 +1,7 @@
 """Guess, run, compare, for any group: `python -m chapter10 predict GROUP`.
 
 A group is one of the chapter's five or one of the companions'; the rest of the line goes to its experiment. Without a
-group they are listed, each with what it asks about, in the reader's language.
+group they are listed, each with what it asks about and what the reader guessed last.
 Source: the chapter's section on its five experiments (claims C10-263 to C10-269).
 """
 
@@ -11,8 +11,10 @@ import argparse
 from collections.abc import Sequence
 
 from chapter10 import experiments
-from chapter10.lab.console.strings import LANGUAGES, choose_language
+from chapter10.lab.console.strings import LANGUAGES, choose_language, say
 from chapter10.lab.console.textio import EXIT_FINE, main_guard
+from chapter10.lab.console.workplace import work_folder
+from chapter10.lab.guessing.predict import NO_GUESS, saved_guesses
 from chapter10.lab.guessing.predictions import AREAS
 from chapter10.lab.reader import companion_experiments
 
@@ -37,8 +39,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"without a group nothing is asked: {' '.join(rest)}")
     width = max(map(len, areas))
     language = choose_language(options.lang)
+    kept = {name: letters for name, letters in saved_guesses(work_folder()).items() if isinstance(letters, dict)}
     for name, area in areas.items():
-        print(f"python -m chapter10 predict {name:<{width}}  {area.title.in_language(language)}")
+        before = kept.get(name)
+        letters = [str(before.get(question.name, NO_GUESS)) for question in area.questions] if before else []
+        last = f"   ({say('predict.guessed', language, letters=','.join(letters))})" if letters else ""
+        print(f"python -m chapter10 predict {name:<{width}}  {area.title.in_language(language)}{last}")
     return EXIT_FINE
 
 

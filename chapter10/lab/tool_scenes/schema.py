@@ -51,8 +51,8 @@ _TEXTS: Final = (
     ("no JSON", "order A"),
 )
 _REFUSED: Final = (
-    ("conditions", {"type": "object", "if": {"required": ["a"]}, "then": {"required": ["b"]}}),
-    ("names by pattern", {"properties": {"a": {"type": "object", "patternProperties": {"^x": {}}}}}),
+    ("what no keyword looked at", {"type": "object", "unevaluatedProperties": False}),
+    ("a reference that moves", {"properties": {"a": {"$dynamicRef": "#node"}}}),
     ("a remote reference", {"properties": {"a": {"$ref": "https://example.org/order.json"}}}),
     ("a reference to nothing", {"properties": {"a": {"$ref": "#/$defs/order"}}}),
     ("a circle", {"$ref": "#"}),

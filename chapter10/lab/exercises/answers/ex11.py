@@ -20,3 +20,11 @@ def claim(db: Any, job_id: int, now: float, lease: float) -> int | None:
         return None
     attempt: int = db.execute("SELECT attempt FROM jobs WHERE id = ?", (job_id,)).fetchone()[0]
     return attempt
+
+
+def test_claim(claim: Any, connect: Any) -> None:
+    one, other = connect(), connect()
+    assert claim(one, 1, 1, 2) == 1
+    assert claim(other, 1, 2, 2) is None
+    assert claim(other, 1, 3, 2) == 2
+    assert claim(one, 1, 4, 2) is None

@@ -11,7 +11,18 @@ from typing import Any, Final
 
 from chapter10.catalog import BUDGET_BYTES, Catalog, Grants, Tool, fixture_tools
 from chapter10.lab.console.strings import Text
-from chapter10.lab.exercises.checking import Check, Failed, Names, accepts, catches, expect, function_of
+from chapter10.lab.exercises.checking import (
+    ANOTHER,
+    BY_ITS_CLASS,
+    Check,
+    Failed,
+    Names,
+    accepts,
+    alike,
+    catches,
+    expect,
+    function_of,
+)
 
 __all__ = ["CHECKS"]
 
@@ -90,7 +101,9 @@ def _found_accepts(names: Names) -> None:
         "The real catalog has your tool; this test should pass. Words of the query stand between spaces, grants in a\n"
         'set; the answer is a list of dicts, with the name in hit["name"].',
     )
-    accepts(function_of(names, "test_found"), _filled(Catalog, names), "test_found(the real catalog)", why, _CLAIM)
+    test = function_of(names, "test_found")
+    accepts(test, _filled(Catalog, names), "test_found(the real catalog)", why, _CLAIM)
+    accepts(test, _filled(alike(Catalog), names), f"test_found({ANOTHER})", BY_ITS_CLASS, _CLAIM)
 
 
 def _found_catches(names: Names) -> None:
@@ -107,7 +120,9 @@ def _hidden_accepts(names: Names) -> None:
         "真实的目录对没有权限的身份不给出这个工具。你查的身份真的没有权限吗？",
         "The real catalog hides the tool from an identity without the permission. Is yours really without it?",
     )
-    accepts(function_of(names, "test_hidden"), _filled(Catalog, names), "test_hidden(the real catalog)", why, _CLAIM)
+    test = function_of(names, "test_hidden")
+    accepts(test, _filled(Catalog, names), "test_hidden(the real catalog)", why, _CLAIM)
+    accepts(test, _filled(alike(Catalog), names), f"test_hidden({ANOTHER})", BY_ITS_CLASS, _CLAIM)
 
 
 def _hidden_catches(names: Names) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from chapter10.catalog import BUDGET_BYTES, Catalog, CatalogError, Grants, fixture_tools
 from chapter10.lab.console.strings import Text
-from chapter10.lab.exercises.checking import Check, Names, accepts, catches, function_of
+from chapter10.lab.exercises.checking import ANOTHER, BY_ITS_CLASS, Check, Names, accepts, alike, catches, function_of
 
 __all__ = ["CHECKS"]
 
@@ -82,7 +82,9 @@ class _OtherCode(Catalog):
 
 def _accepts(names: Names) -> None:
     why = Text("真实的目录遵守这条规则，你的测试应该通过。", "The real catalog keeps the rule; your test should pass.")
-    accepts(function_of(names, "test_budget"), Catalog(fixture_tools()), "test_budget(the real catalog)", why, _CLAIM)
+    test = function_of(names, "test_budget")
+    accepts(test, Catalog(fixture_tools()), "test_budget(the real catalog)", why, _CLAIM)
+    accepts(test, alike(Catalog)(fixture_tools()), f"test_budget({ANOTHER})", BY_ITS_CLASS, _CLAIM)
 
 
 def _catches(names: Names, kind: type[Catalog], what: str, why: Text) -> None:

@@ -13,9 +13,10 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from chapter10.concurrency import bounded_reads
 from chapter10.lab.console.strings import Text
 from chapter10.lab.console.textio import Event
-from chapter10.lab.exercises.checking import Check, Failed, Names, drawn, function_of
+from chapter10.lab.exercises.checking import Check, Failed, Names, accepts, catches, drawn, function_of, own_test
 
 __all__ = ["CHECKS"]
 
@@ -220,6 +221,45 @@ def _cancel(names: Names) -> None:
         raise Failed(called, got, "in flight: none, started: 2", why, _CLAIM, lanes)
 
 
+# The reader's own test ---------------------------------------------------------------------------
+
+
+async def _all_at_once(calls: Any, read: Any, limit: int) -> dict[str, Any]:
+    return await bounded_reads(calls, read, len(calls))
+
+
+async def _one_fails_all(calls: Any, read: Any, limit: int) -> dict[str, Any]:
+    results = await bounded_reads(calls, read, limit)
+    return {call_id: outcome for call_id, outcome in results.items() if "value" in outcome}
+
+
+async def _keeps_the_cancel(calls: Any, read: Any, limit: int) -> dict[str, Any]:
+    try:
+        return dict(await bounded_reads(calls, read, limit))
+    except asyncio.CancelledError:
+        return {}
+
+
+def _own_test(names: Names) -> None:
+    test = own_test(names, "test_read_all")
+    if test is None:
+        return
+    why = Text("它做得对，你的测试应该通过。", "It does all of it right; your test should pass.")
+    accepts(test, bounded_reads, "test_read_all(bounded_reads)", why, _CLAIM)
+    for broken, what, zh, en in (
+        (_all_at_once, "one that makes all tasks at once", "在途的数目", "how many are in flight"),
+        (
+            _one_fails_all,
+            "one that ends at the first failure",
+            "失败的那个调用 ID 有没有条目",
+            "the entry of the failed call",
+        ),
+        (_keeps_the_cancel, "one that keeps a cancel to itself", "外层的取消", "a cancel from outside"),
+    ):
+        why = Text(f"测试没有发现。也要看{zh}。", f"The test did not notice. Look at {en} too.")
+        catches(test, broken, f"test_read_all({what})", why, _CLAIM)
+
+
 CHECKS: Final = (
     Check("entries", Text("每个调用 ID 都有条目", "every call id has an entry"), _entries),
     Check("peak", Text("在途从不超过二（走遍所有次序）", "never more than two in flight, in every order"), _peak),
@@ -228,4 +268,5 @@ CHECKS: Final = (
         "own_id", Text("结果在自己的 ID 之下（走遍所有次序）", "each result under its own id, in every order"), _own_id
     ),
     Check("cancel", Text("外层取消能传播，什么都不留下", "a cancel from outside arrives and leaves nothing"), _cancel),
+    Check("own_test", Text("你自己的测试，如果写了", "your own test, if you wrote one"), _own_test),
 )

@@ -12,7 +12,17 @@ from typing import Any, Final
 
 from chapter10.jobs import JobError, JobStore
 from chapter10.lab.console.strings import Text
-from chapter10.lab.exercises.checking import CannotCheck, Check, Names, accepts, catches, function_of
+from chapter10.lab.exercises.checking import (
+    ANOTHER,
+    BY_ITS_CLASS,
+    CannotCheck,
+    Check,
+    Names,
+    accepts,
+    alike,
+    catches,
+    function_of,
+)
 from chapter10.lab.histories.guards import MarkError, guard_named, store_without
 from chapter10.limits import MIN_SECONDS
 
@@ -54,6 +64,8 @@ def _accepts(names: Names, test: str) -> None:
     )
     with closing(JobStore(":memory:")) as store:
         accepts(function_of(names, test), store, f"{test}(the real store)", why, _CLAIM)
+    with closing(alike(JobStore)(":memory:")) as store:
+        accepts(function_of(names, test), store, f"{test}({ANOTHER})", BY_ITS_CLASS, _CLAIM)
 
 
 def _catches(names: Names, test: str, broken: type[JobStore], what: str, why: Text) -> None:

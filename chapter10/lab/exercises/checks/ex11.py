@@ -6,12 +6,25 @@ Source: claims C10-297, C10-309.
 from __future__ import annotations
 
 import sqlite3
+import tempfile
 from collections.abc import Callable
+from contextlib import ExitStack, closing
 from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
 from chapter10.lab.console.strings import Text
-from chapter10.lab.exercises.checking import Check, Failed, Names, drawn, expect, function_of
+from chapter10.lab.exercises.checking import (
+    Check,
+    Failed,
+    Names,
+    accepts,
+    catches,
+    drawn,
+    expect,
+    function_of,
+    own_test,
+)
 from chapter10.lab.exercises.schedules import Connection, OrdersError, every_order
 
 __all__ = ["CHECKS"]
@@ -144,6 +157,53 @@ def _every_order_over(names: Names) -> None:
     _orders(names, _HELD, 3, 2, "a job whose lease is over")
 
 
+# The reader's own test ---------------------------------------------------------------------------
+
+
+def _claims_if(db: Any, job_id: int, now: float, lease: float, condition: str, attempt: str = "attempt + 1") -> Any:
+    changed = db.execute(
+        f"UPDATE jobs SET state = 'running', attempt = {attempt}, lease_until = :until "
+        f"WHERE id = :id AND ({condition})",
+        {"until": now + lease, "id": job_id, "now": now},
+    )
+    return db.execute("SELECT attempt FROM jobs WHERE id = ?", (job_id,)).fetchone()[0] if changed.rowcount else None
+
+
+_DUE: Final = "state = 'queued' OR state = 'running' AND lease_until <= :now"
+_RIGHT: Final = partial(_claims_if, condition=_DUE)
+
+
+def _own_test(names: Names) -> None:
+    test = own_test(names, "test_claim")
+    if test is None:
+        return
+
+    def on_a_file(claim: Callable[..., Any]) -> Any:
+        with ExitStack() as stack:
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="chapter10-"))
+
+            def connect() -> sqlite3.Connection:
+                database = sqlite3.connect(Path(folder, "jobs.db"), timeout=0, isolation_level=None)
+                stack.enter_context(closing(database))
+                return database
+
+            _prepare(_QUEUED, connect())
+            return test(claim, connect)
+
+    why = Text("这个 claim 是对的，你的测试应该通过。", "This claim is right; your test should pass.")
+    accepts(on_a_file, _RIGHT, "test_claim(a right claim)", why, _CLAIM)
+    for broken, what, zh, en in (
+        (partial(_claims_if, condition="state <> 'succeeded'"), "one that ignores the lease",
+         "租约还在时，第二个连接领不到", "while the lease lives the second connection gets nothing"),
+        (partial(_claims_if, condition="state = 'queued'"), "one that never gives it again",
+         "租约到期之后，可以再领", "after the lease it is to be had again"),
+        (partial(_claims_if, condition=_DUE, attempt="1"), "one that counts no attempts",
+         "再领到的是代次 2", "what is had then is attempt 2"),
+    ):  # fmt: skip
+        why = Text(f"测试没有发现。请断言：{zh}。", f"The test did not notice. Assert: {en}.")
+        catches(on_a_file, broken, f"test_claim({what})", why, _CLAIM)
+
+
 CHECKS: Final = (
     Check("first", Text("第一次领取", "the first claim"), _first),
     Check("held", Text("租约有效时领不到", "no claim while the lease lives"), _held),
@@ -152,4 +212,5 @@ CHECKS: Final = (
     Check("missing", Text("不存在的作业", "a job that does not exist"), _missing),
     Check("every_order", Text("两个连接，走遍所有次序", "two connections, every order"), _every_order),
     Check("every_order_over", Text("租约到期后，走遍所有次序", "every order after the lease"), _every_order_over),
+    Check("own_test", Text("你自己的测试，如果写了", "your own test, if you wrote one"), _own_test),
 )

@@ -7,6 +7,13 @@ Five independent calls, at most two in flight, one of them fails. Write read_all
 an outcome, never more than two reads are in flight, and a cancel from outside still arrives. The check
 tries every order in which answers can come and draws the shortest one that goes wrong.
 
+章节要的是一个测试；这里先要代码。两样都可以做：在文件末尾加上 def test_read_all(read_all)，用 assert 断言，检查会
+拿它去试一个对的和三个错的写法。差别：测试只走一个次序，检查走遍所有次序。
+
+The chapter asks for a test, this file for the code. Do both if you like: add def test_read_all(read_all) at the
+end, with assert in it, and the check tries it on one right way and three wrong ones. The difference: a test takes
+one order of answers, the check takes all of them.
+
 检查 / check:  python -m chapter10 exercises check 8
 """
 

@@ -13,6 +13,15 @@ it tries every order and draws the shortest one that goes wrong.
     answer = db.execute("UPDATE ... WHERE id = ?", (job_id,))   answer.rowcount, answer.fetchone()
     每条语句各自提交，除非你写 BEGIN ... COMMIT / each statement commits by itself, unless you write BEGIN
 
+章节要的是一个测试；这里先要代码。两样都可以做：在文件末尾加上 def test_claim(claim, connect)，connect() 给出同一个
+文件的又一个连接，里面有一份排队的作业 1。检查会拿它去试一个对的和三个错的 claim。差别：测试一句接一句，看不见读和写
+之间的空隙；检查在每两条语句之间都切换。
+
+The chapter asks for a test, this file for the code. Do both if you like: add def test_claim(claim, connect) at the
+end; connect() gives another connection to one file with job 1 in its queue. The check tries it on one right claim and
+three wrong ones. The difference: a test makes one call after the other and never sees the gap between read and write;
+the check switches between any two statements.
+
 检查 / check:  python -m chapter10 exercises check 11
 """
 
