@@ -370,6 +370,13 @@ class TheOutboxGroup(unittest.TestCase):
         self.assertEqual((found["attempts_that_it_cost_a_row"], found["dead_by_the_outage"]), (0, 0))
         self.assertEqual(found["sent_after_it"], 1000)
 
+    def test_nobody_is_refunded_what_was_never_charged(self) -> None:
+        """The refund of a charge that was skipped waits; it follows a replay and is withdrawn with a discard."""
+        rows = figures("outbox")["skipped"]
+        self.assertEqual([["receipt"], ["receipt"]], [row["sent_before"] for row in rows])
+        self.assertEqual([["receipt", "charge", "refund"], ["receipt"]], [row["sent"] for row in rows])
+        self.assertEqual(["sent", "withdrawn"], [row["refund_ends"] for row in rows])
+
     def test_others_that_fail_delay_nobody(self) -> None:
         """One that is gone, twenty that hang, one that kills: fifty get theirs in time; an outage buries none."""
         cases = {line["case"]: line for line in figures("outbox")["others_fail"]}
