@@ -608,7 +608,7 @@ class RelayTest(OutboxTestCase):
 
             def flaky(*args: Any) -> Batch | None:
                 if failing and failing.pop():
-                    raise StoreError("store_busy", "scripted")
+                    raise StoreError("store_unavailable", "scripted")
                 return claim(*args)
 
             async def sleep(seconds: float) -> None:
@@ -625,7 +625,7 @@ class RelayTest(OutboxTestCase):
 
         asyncio.run(run())
 
-        self.assertEqual((["store_busy"] * 2, 150, [0, 0, 150]), (errors, len(self.receiver.got), slept_when))
+        self.assertEqual((["store_unavailable"] * 2, 150, [0, 0, 150]), (errors, len(self.receiver.got), slept_when))
         self.assertEqual([1.0] * 3, self.clock.slept)
 
     def test_what_means_that_the_transport_is_down_may_be_named(self) -> None:
@@ -659,7 +659,7 @@ class RelayTest(OutboxTestCase):
                 passes.append(1)
                 if len(passes) == 3:
                     stop.set()
-                raise StoreError("store_busy", "as it was told to")
+                raise StoreError("store_unavailable", "as it was told to")
 
             def no_log(error: Exception) -> None:
                 raise OSError

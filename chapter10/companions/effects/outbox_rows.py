@@ -23,6 +23,7 @@ from itertools import takewhile
 from typing import Any, Final, Literal
 
 from chapter10.canonical import canonical, text_digest
+from chapter10.companions.basics.locks import off_the_loop
 from chapter10.companions.effects.messages import (
     BATCH_LIMIT,
     HORIZON_S,
@@ -620,8 +621,9 @@ class OutboxWriter:
         from which the id is derived together with the topic. A repeat after an unclear commit has the same name, is the
         same event and runs nothing. The content names nothing: two customers may say the same.
 
-        The method is `async` as in the document, yet nothing is awaited while the write lock is held:
-        `business_fn` is a plain function, and one that wants to be awaited is refused and rolled back.
+        The method is `async` as in the document, yet nothing is awaited while the write lock is held: `business_fn` is
+        a plain function, and one that wants to be awaited is refused and rolled back. Another process's lock is waited
+        for beside the loop, as long as the database would.
 
         Raises as `Outbox.record`, `business_key_needed` without a name, and what `business_fn` raises.
         Source: I4-053, I4-054, I4-101.
@@ -633,25 +635,29 @@ class OutboxWriter:
             refuse("an event has one name: event_id or business_key")
         name = text_of(event_id, "event_id") if business_key is None else derive_event_id(where, business_key)
         _, sha256 = _content(where, event_payload, ordering_key, compensates)
-        with self._database.write() as db:
-            if db.execute("SELECT 1 FROM outbox WHERE event_id = ?", (name,)).fetchone() is not None:
-                self.outbox._known(db, name, sha256)
-                return name
-            answer = business_fn(db)
-            if inspect.isawaitable(answer):
-                if inspect.iscoroutine(answer):
-                    answer.close()
-                refuse("a business function inside a transaction is not awaited")
-            self.outbox.record(
-                db,
-                where,
-                event_payload,
-                event_id=name,
-                ordering_key=ordering_key,
-                priority=priority,
-                compensates=compensates,
-            )
-        return name
+
+        def both() -> str:
+            with self._database.write() as db:
+                if db.execute("SELECT 1 FROM outbox WHERE event_id = ?", (name,)).fetchone() is not None:
+                    self.outbox._known(db, name, sha256)
+                    return name
+                answer = business_fn(db)
+                if inspect.isawaitable(answer):
+                    if inspect.iscoroutine(answer):
+                        answer.close()
+                    refuse("a business function inside a transaction is not awaited")
+                self.outbox.record(
+                    db,
+                    where,
+                    event_payload,
+                    event_id=name,
+                    ordering_key=ordering_key,
+                    priority=priority,
+                    compensates=compensates,
+                )
+            return name
+
+        return await off_the_loop(self._database, both)
 
 
 def _undone(db: sqlite3.Connection, event_id: str, ordering_key: str | None) -> tuple[int, int, bool]:
