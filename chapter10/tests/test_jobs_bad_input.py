@@ -135,7 +135,10 @@ SUBMIT: Final[dict[str, Callable[[Any], bool]]] = {
 }  # fmt: skip
 HELD: Final[dict[str, Callable[[Any], bool]]] = {"job_id": is_integer, "attempt": is_integer, "now": is_moment}
 
-BATCH: Final = {**SUBMIT, "max_attempts": whole(1, MAX_ATTEMPTS), "owner_capacity": optional(POSITIVE)}
+BATCH: Final = {
+    **SUBMIT, "max_attempts": whole(1, MAX_ATTEMPTS), "owner_capacity": optional(POSITIVE),
+    "start": optional(is_seconds),
+}  # fmt: skip
 
 # Job 1 of alice's is running (attempt 1, lease until 11), job 2 has succeeded, job 3 is queued.
 VERBS: Final = (
@@ -181,7 +184,7 @@ LIVING: Final = (
         {"owner": "alice", "action_key": "new", "args": AUGUST, "now": 2},
         {**BATCH, "action_key": is_text, "args": is_month},
         "invalid_submission",
-        depends=("deadline", "now"),
+        depends=("deadline", "now", "start"),
     ),
     *VERBS[1:],
     Verb(
@@ -189,14 +192,22 @@ LIVING: Final = (
         {"owner": "alice", "submissions": [("new", AUGUST)], "now": 2},
         {**BATCH, "submissions": is_never},
         "invalid_submission",
-        depends=("deadline", "now"),
+        depends=("deadline", "now", "start"),
     ),
     Verb(
         "list_jobs",
         {"owner": "alice", "before": 9, "limit": 9},
         {"owner": is_text, "before": optional(CURSOR), "limit": LIMIT},
     ),
-    Verb("claim_next", {"now": 2, "lease": 5}, {"now": is_moment, "lease": is_lease}),
+    Verb(
+        "claim_next",
+        {"now": 2, "lease": 5, "kinds": [("reports.export", "1")]},
+        {"now": is_moment, "lease": is_lease, "kinds": lambda value: value is None or value in ([], (), {}, "", set())},
+    ),
+    Verb("pause", {"owner": "alice", "now": 2}, {"owner": optional(is_text), "now": is_moment}),
+    Verb("resume", {"owner": "alice"}, {"owner": optional(is_text)}),
+    Verb("paused", {}, {}),
+    Verb("kinds", {}, {}),
     Verb("renew", {"job_id": 1, "attempt": 1, "now": 2, "lease": 50}, {**HELD, "lease": is_lease}),
     Verb("sweep", {"now": 2, "limit": 9}, {"now": is_moment, "limit": LIMIT}),
     Verb(

@@ -121,6 +121,66 @@ class Turns(LivingTestCase):
         self.assertEqual((alive, 1), self.store.claim_next(now=20))
 
 
+class WhoMayBegin(LivingTestCase):
+    """Kinds, pauses and a start that lies ahead."""
+
+    def test_a_claim_takes_only_the_kinds_that_were_named(self) -> None:
+        """By tool and version; none at all takes nothing, and a row without a readable kind is everybody's."""
+        self.submit("a")
+        own = [("other", "1"), ("reports.export", "1")]
+        for kinds in ([], [("reports.export", "2")], [("other", "1")]):
+            self.assertIsNone(self.store.claim_next(now=1, kinds=kinds))
+        self.assertEqual((1, 1), self.store.claim_next(now=1, kinds=own))
+        for text in ("[]", "no JSON", '{"tool": 1, "version": "1"}', '{"tool": "reports.export"}'):
+            with self.subTest(text):
+                job_id = self.submit(text)
+                self.store.db.execute("UPDATE jobs SET intent = ? WHERE id = ?", (text, job_id))
+                self.assertEqual((job_id, 1), self.store.claim_next(now=1, kinds=[]))
+
+    def test_the_kinds_of_live_work_are_counted(self) -> None:
+        """Queued and live; what has ended is no work, and what is damaged has no name."""
+        self.submit("a")
+        self.running("b")
+        self.store.cancel("alice", self.submit("c"))
+        job_id = self.submit("d")
+        self.store.db.execute("UPDATE jobs SET intent = 'x' WHERE id = ?", (job_id,))
+        self.assertEqual(
+            [
+                {"kind": None, "version": None, "queued": 1, "live": 1},
+                {"kind": "reports.export", "version": "1", "queued": 1, "live": 2},
+            ],
+            self.store.kinds(),
+        )
+
+    def test_nothing_of_who_is_paused_is_begun(self) -> None:
+        """Of one owner or of everybody, each taken back by its name; who holds a job goes on, and the file knows."""
+        self.submit("a")
+        self.store.submit("bob", "b", AUGUST, now=0)
+        self.assertEqual((True, False), (self.store.pause("alice", now=1), self.store.pause("alice", now=2)))
+        with LivingStore(self.path) as other:
+            self.assertEqual(
+                (["alice"], (2, 1), None), (other.paused(), other.claim_next(now=1), other.claim_next(now=1))
+            )
+        self.assertTrue(self.store.pause(now=1))
+        self.assertTrue(self.store.resume("alice"))
+        self.assertEqual(([None], None), (self.store.paused(), self.store.claim_next(now=1)))
+        self.assertTrue(self.store.finish(2, 1, REPORT, now=2))
+        self.assertEqual((True, False), (self.store.resume(), self.store.resume()))
+        self.assertEqual((1, 1), self.store.claim_next(now=1))
+
+    def test_a_job_starts_not_before_its_time(self) -> None:
+        """One and a whole batch; a time that has passed is now, and one at the deadline is refused."""
+        one = self.store.submit("alice", "one", AUGUST, now=0, start=50)
+        two, three = self.store.submit_many("alice", [("two", AUGUST), ("three", AUGUST)], now=0, start=60)
+        past = self.store.submit("alice", "past", AUGUST, now=10, start=5)
+        claimed = [self.store.claim_next(now=now, lease=1) for now in (9.9, 10, 49.9, 50, 60)]
+        self.assertEqual([None, (past, 1), (past, 2), (one, 1), (past, 3)], claimed)
+        self.assertEqual(
+            {(two, 1), (three, 1)}, {self.store.claim_next(now=60, lease=9) for _ in range(3)} - {(one, 2)}
+        )
+        self.refused("invalid_submission", self.store.submit, "alice", "x", AUGUST, now=0, deadline=50, start=50)
+
+
 class Renewing(LivingTestCase):
     def lease_until(self, job_id: int = 1) -> float:
         end: float = self.store.db.execute("SELECT lease_until FROM jobs WHERE id = ?", (job_id,)).fetchone()[0]
@@ -813,7 +873,7 @@ class Plans(unittest.TestCase):
                 plan = [row[3] for row in sqlite3.Connection.execute(db, f"EXPLAIN QUERY PLAN {sql}", given)]
                 self.assertNotIn("TEMP B-TREE", " ".join(plan))
                 for step in plan:
-                    if step.startswith("SCAN"):
+                    if step.startswith("SCAN") and "json_each" not in step:  # the few kinds of a worker
                         walks.add(step.split()[-1])
                         self.assertRegex(step, "INDEX (jobs_live|events_claims)$")
                         if step.endswith("events_claims"):

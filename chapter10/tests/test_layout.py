@@ -143,7 +143,7 @@ EXCEPTIONS: Final[dict[str, str]] = {
 """Who may do what the rules below forbid, each with the reason."""
 
 LOADS_BY_NAME: Final[dict[str, str]] = {
-    "companions.serving.loading": "a person names the module of their own handlers on the command line of `serve`",
+    "companions.basics.modules": "a person names the module of their own handlers on the command line",
     "companions.serving.serve": "`door` is loaded once the descriptors are taken, while the first message is read",
 }
 """Modules that import one by its name, each with the reason; what is named is never part of a message."""
@@ -589,7 +589,7 @@ class WhatNoFileDoes(LayoutTestCase):
 
     def test_jobs_deletes_only_when_it_prunes(self) -> None:
         """The chapter's store keeps all evidence; the living one until somebody states a retention and calls `prune`,
-        but for the oldest progress of a job that has said more than a stated number of times how far it is.
+        but for the oldest progress of a job that has said more than a stated number of times how far it is, and pauses.
 
         Claims: C10-295.
         """
@@ -598,7 +598,7 @@ class WhatNoFileDoes(LayoutTestCase):
         inside = {
             node
             for function in ast.walk(tree)
-            if isinstance(function, ast.FunctionDef) and function.name in ("prune", "_tell")
+            if isinstance(function, ast.FunctionDef) and function.name in ("prune", "_tell", "resume")
             for node in ast.walk(function)
         }
         deletes = self.deletes(tree)

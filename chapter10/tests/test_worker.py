@@ -125,16 +125,27 @@ class OneJob(WorkerTestCase):
         said = [(note.kind, note.detail, type(note.error)) for note in self.notes[1:]]
         self.assertEqual(said, [("error", "bad_result", JobError), ("failed", "bad_result", type(None))])
 
-    def test_a_job_without_a_handler_ends_in_bounded_attempts(self) -> None:
-        """It is put back for a worker that knows it, and fails after its last attempt; so does another version."""
-        self.submit(max_attempts=3)
-        for version in ("2", "3"):
-            self.assertEqual(self.once(version=version).state, "queued")
-            self.clock.advance(10)
-        worker = self.worker()
-        worker._handlers.clear()
-        self.assertEqual(worker.run_once(), Outcome(1, 3, "failed", "no_handler"))
-        self.assertEqual(self.notes[-1], Note("failed", 1, 3, "no_handler"))
+    def test_a_job_of_another_kind_waits_for_a_worker_that_can_do_it(self) -> None:
+        """Another version is another kind; it costs no attempt, keeps nobody from leaving, and is named."""
+        self.submit()
+        self.assertIsNone(self.worker(version="2").run_once())
+        self.assertEqual(self.worker(version="2").run(drain=True), 0)
+        self.assertEqual(self.store.kinds(), [{"kind": "reports.export", "version": "1", "queued": 1, "live": 1}])
+        self.assertEqual(self.once(), Outcome(1, 1, "succeeded"))
+
+    def test_a_paused_worker_sleeps_and_goes_on_when_it_may(self) -> None:
+        """Nothing is begun meanwhile; the end of the pause is seen as any other change of the file."""
+        self.submit()
+        self.store.pause(now=0)
+        naps: list[float] = []
+
+        def sleep(seconds: float) -> None:
+            naps.append(seconds)
+            if len(naps) == 3:
+                self.store.resume()
+
+        worker = self.worker(sleep=sleep)
+        self.assertEqual((worker.run(jobs=1), len(naps)), (1, 3))
 
     def test_a_job_that_vanished_between_claim_and_look_is_lost(self) -> None:
         """A row that was pruned meanwhile is nobody's job any more."""
@@ -853,18 +864,6 @@ class Deliveries(WorkerTestCase):
         self.assertEqual(asked, [6, 11])  # at the end of the lease it is over
         self.assertEqual(self.once(), Outcome(1, 2, "succeeded"))
 
-    def test_a_store_that_is_busy_past_the_lease_of_a_job_without_a_handler_costs_the_attempt_only(self) -> None:
-        """There is nothing to discard then."""
-        self.submit()
-        worker = self.worker(version="2", discard=print)
-
-        def fail(*arguments: Any, **options: Any) -> str:
-            self.clock.advance(6)
-            raise StoreError("store_busy", "held")
-
-        with mock.patch.object(worker._store, "fail", fail):
-            self.assertEqual(worker.run_once(), Outcome(1, 1, "lost", "store_busy"))
-
     def test_a_broken_store_ends_the_worker(self) -> None:
         """A full or missing disk is not tried again and again; the error comes out."""
         self.submit()
@@ -1456,11 +1455,11 @@ class TheLog(WorkerTestCase):
         self.assertEqual((said[0], said[5:]), ("BEGIN IMMEDIATE", ["COMMIT"]))
 
     def test_the_log_is_no_table_of_the_store(self) -> None:
-        """The store keeps its three tables, and a refused call writes none of them. Claims: C10-145."""
+        """The store keeps its own tables, and a refused call writes none of them. Claims: C10-145."""
         self.submit()
         self.once(lambda context: self.clock.advance(10))
         names = self.store.db.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%'")
-        self.assertEqual(sorted(name for (name,) in names), ["events", "jobs", "receipts"])
+        self.assertEqual(sorted(name for (name,) in names), ["events", "jobs", "pauses", "receipts"])
         self.assertEqual(self.refusals(), [("finish", "lease_expired", 1)])
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from chapter10.database import Database, StoreError
 
@@ -73,9 +73,14 @@ def at_once(database: Database, step: Callable[[], T]) -> T:
     A database whose writers take turns (`companions.work.turnstile`) does not wait for its turn either.
     """
     patience: int = database.row("PRAGMA busy_timeout")[0]
+    turns: Any = database if hasattr(database, "at_once") else None
     database.row("PRAGMA busy_timeout=0")
     try:
+        if turns is not None:
+            turns.at_once = True
         return step()
     finally:
+        if turns is not None:
+            turns.at_once = False
         with suppress(StoreError):  # closed by the step: there is nothing left to set
             database.row(f"PRAGMA busy_timeout={patience}")

@@ -2,7 +2,10 @@
 
     caller      submit, status, watch, events, result, cancel, list     speak for `--owner`
     worker      work                                                    does the jobs of every owner
-    upkeep      retry, sweep, prune, compact, backup, release, stats    concern every owner; so does list --all
+    operator    stats, top, list --all, retry, release, pause, resume,  concern every owner
+                sweep, prune, compact, backup
+
+`sales.export` is always at hand; `--handlers MODULE` adds the tasks of a module of yours (`companions.work.functions`).
 
 `--owner` stands for a trusted identity: this program believes what it is told, so let only those type it who may. A
 service takes it from its login and never from a request or a model.
@@ -36,6 +39,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Final, NoReturn
 
+from chapter10.canonical import canonical, text_digest
+from chapter10.companions.basics.modules import ModuleError, load_module
 from chapter10.companions.operating.exports import (
     SALES_EXPORT,
     Exporter,
@@ -45,14 +50,17 @@ from chapter10.companions.operating.exports import (
     read_table,
     remove_leftovers,
 )
+from chapter10.companions.operating.jobs_crew import MAX_WORKERS, run_crew
+from chapter10.companions.operating.jobs_top import top
 from chapter10.companions.operating.jobs_watch import Bar, event_line, watch
 from chapter10.companions.operating.sales import SalesError
 from chapter10.companions.operating.status import status_text
+from chapter10.companions.work.functions import Task, handlers, tasks_of
 from chapter10.companions.work.living_store import LivingStore
 from chapter10.companions.work.worker import Backoff, Handler, Note, Worker, WorkerError
 from chapter10.companions.work.worker_log import WorkerLog, log_path
 from chapter10.database import StoreError
-from chapter10.jobs import FINAL_STATES, STATES, JobError
+from chapter10.jobs import FINAL_STATES, STATES, JobError, Operation
 from chapter10.lab.console.textio import (
     EXIT_FINE,
     EXIT_INTERRUPTED,
@@ -62,11 +70,12 @@ from chapter10.lab.console.textio import (
     prepare_streams,
     print_json,
 )
+from chapter10.limits import MAX_LIMIT
 
 __all__ = ["default_database", "main"]
 
 _DAY: Final = 24 * 60 * 60.0
-_USAGE_CODES: Final = frozenset({"invalid_submission", "bad_input", "bad_worker"})
+_USAGE_CODES: Final = frozenset({"invalid_submission", "bad_input", "bad_worker", "bad_handler", "bad_handlers"})
 """Refusals of what was typed; every other refusal is about the state of things."""
 
 _Clock = Callable[[], float]
@@ -94,11 +103,12 @@ def main(arguments: Sequence[str] | None = None, *, clock: _Clock = time.time, s
     """
     prepare_streams()
     options = _parser().parse_args(arguments)
+    options.typed = sys.argv[1:] if arguments is None else list(arguments)
     out = _Out(options.json)
     try:
         verb: Callable[[argparse.Namespace, _Out, _Clock, _Sleep], int] = options.verb
         return verb(options, out, clock, sleep)
-    except (JobError, SalesError, WorkerError) as refused:
+    except (JobError, SalesError, WorkerError, ModuleError) as refused:
         out.error(refused.code, _reason(refused))
         usage = refused.code in _USAGE_CODES or (isinstance(refused, SalesError) and options.command == "submit")
         return EXIT_USAGE if usage else EXIT_WRONG
@@ -114,7 +124,7 @@ def main(arguments: Sequence[str] | None = None, *, clock: _Clock = time.time, s
         return EXIT_INTERRUPTED
 
 
-def _reason(refused: JobError | SalesError | WorkerError) -> str | None:
+def _reason(refused: JobError | SalesError | WorkerError | ModuleError) -> str | None:
     if isinstance(refused, SalesError) and refused.line is not None:
         return f"line {refused.line}: {refused.reason}"
     return refused.reason
@@ -162,37 +172,95 @@ def _one_line(text: str) -> str:
 
 
 def _submit(options: argparse.Namespace, out: _Out, clock: _Clock, sleep: _Sleep) -> int:
-    args = export_arguments(options.month, options.sales)
+    operation = _operation(options)
+    if options.batch is not None:
+        return _submit_batch(options, operation, out, clock)
+    args = _arguments(operation, vars(options))
     try:
-        content = export_key(args)
+        content = export_key(args) if operation is SALES_EXPORT else f"{operation.tool} {text_digest(canonical(args))}"
     except ValueError as refused:
         raise JobError("invalid_submission", str(refused)) from refused
-    path = _database(options)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with LivingStore(path, [SALES_EXPORT]) as store:
+    with _made(options, operation) as store:
         # Content is no intent: whoever names none gets a new job, and is told of those that did the same before.
         earlier = store.keyed(options.owner, content) if options.key is None else []
         key = f"{content}-{store.newest_event() + 1}-{os.getpid()}" if options.key is None else options.key
-        job_id = store.submit(
-            options.owner,
-            key,
-            args,
-            now=clock,
-            deadline=clock() + options.deadline,
-            max_attempts=options.max_attempts,
-            capacity=options.capacity,
-            owner_capacity=options.owner_capacity,
-            tool=SALES_EXPORT.tool,
-        )
+        (job_id,) = store.submit_many(options.owner, [(key, args)], **_admission(options, operation, clock))
         status = store.get(options.owner, job_id)
     dead = status["state"] in ("failed", "cancelled")
+    snapshot = {"snapshot": args["snapshot"]} if operation is SALES_EXPORT else {}
     out.answer(
-        {**status, "action_key": key, "snapshot": args["snapshot"], "earlier": [job["id"] for job in earlier]},
+        {**status, "action_key": key, **snapshot, "earlier": [job["id"] for job in earlier]},
         f"{_line(status)}, key {key}",
         *(f"the same content was asked for before: {_line(job)}" for job in earlier),
         *([f"nothing new was accepted; `retry {job_id}` or another key tries once more"] if dead else []),
     )
     return EXIT_WRONG if dead else EXIT_FINE
+
+
+def _submit_batch(options: argparse.Namespace, operation: Operation, out: _Out, clock: _Clock) -> int:
+    """Submit a file of JSON lines, each `{"key", ...}`; a thousand in one commit, all of them or none."""
+    pairs: list[tuple[str, dict[str, Any]]] = []
+    with open(options.batch, encoding="utf-8") as file:
+        for number, line in enumerate(file, 1):
+            try:
+                entry = json.loads(line)
+                if type(entry) is not dict or type(entry.get("key")) is not str:
+                    raise ValueError("not an object with a key")
+                pairs.append((entry["key"], _arguments(operation, entry)))
+            except (ValueError, KeyError, JobError) as refused:
+                reason = refused.reason if isinstance(refused, JobError | SalesError) else str(refused)
+                raise JobError("bad_input", f"line {number}: {reason}") from refused
+    ids: list[int] = []
+    with _made(options, operation) as store:
+        for begin in range(0, len(pairs), MAX_LIMIT):
+            chunk = pairs[begin : begin + MAX_LIMIT]
+            ids += store.submit_many(options.owner, chunk, **_admission(options, operation, clock))
+    jobs = [{"id": job_id, "action_key": key} for job_id, (key, _) in zip(ids, pairs, strict=True)]
+    out.answer(jobs, *(f"job {job['id']}, key {job['action_key']}" for job in jobs))
+    return EXIT_FINE
+
+
+def _operation(options: argparse.Namespace) -> Operation:
+    """Return what is asked for: the export, or a task of the module that was named."""
+    if options.kind in (None, SALES_EXPORT.tool):
+        return SALES_EXPORT
+    known = {each.kind: each.operation for each in _tasks(options)}
+    if options.kind not in known:
+        raise JobError("bad_input", f"no handler of {options.kind} is known; name its module with --handlers")
+    return known[options.kind]
+
+
+def _arguments(operation: Operation, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of one job from what was typed or stands in a line of a file."""
+    if operation is SALES_EXPORT:
+        if given.get("month") is None or given.get("sales") is None:
+            raise JobError("bad_input", "an export needs month and sales")
+        return export_arguments(given["month"], given["sales"])
+    args = given.get("args")
+    if isinstance(args, str):
+        try:
+            args = json.loads(args)
+        except ValueError as error:
+            raise JobError("bad_input", f"the arguments are no JSON: {error}") from error
+    if type(args) is not dict:
+        raise JobError("bad_input", "the arguments are not a JSON object")
+    return args
+
+
+def _admission(options: argparse.Namespace, operation: Operation, clock: _Clock) -> dict[str, Any]:
+    return {
+        "now": clock,
+        "deadline": clock() + options.start_in + options.deadline,
+        "start": clock() + options.start_in if options.start_in else None,
+        "max_attempts": options.max_attempts,
+        "capacity": options.capacity,
+        "owner_capacity": options.owner_capacity,
+        "tool": operation.tool,
+    }
+
+
+def _tasks(options: argparse.Namespace) -> list[Task]:
+    return [] if options.handlers is None else tasks_of(load_module(options.handlers))
 
 
 def _status(options: argparse.Namespace, out: _Out, clock: _Clock, sleep: _Sleep) -> int:
@@ -348,6 +416,8 @@ def _line(status: Mapping[str, Any]) -> str:
 
 
 def _work(options: argparse.Namespace, out: _Out, clock: _Clock, sleep: _Sleep) -> int:
+    if options.concurrency > 1:
+        return run_crew(options.typed, options.concurrency)
     path = _database(options)
     path.parent.mkdir(parents=True, exist_ok=True)
     pause = (lambda: sleep(options.pace)) if options.pace > 0 else None
@@ -357,7 +427,7 @@ def _work(options: argparse.Namespace, out: _Out, clock: _Clock, sleep: _Sleep) 
     with (
         Worker(
             path,
-            {SALES_EXPORT.tool: handler},
+            {SALES_EXPORT.tool: handler, **handlers(*_tasks(options))},
             clock=clock,
             sleep=sleep,
             lease=options.lease,
@@ -489,9 +559,36 @@ def _release(options: argparse.Namespace, out: _Out, clock: _Clock, sleep: _Slee
     return EXIT_FINE if waited else EXIT_WRONG
 
 
+def _pause(options: argparse.Namespace, out: _Out, clock: _Clock, sleep: _Sleep) -> int:
+    with _open(options) as store:
+        changed = store.pause(options.only, now=clock)
+    return _paused(options, out, changed, "paused: nothing more is begun")
+
+
+def _resume(options: argparse.Namespace, out: _Out, clock: _Clock, sleep: _Sleep) -> int:
+    with _open(options) as store:
+        changed = store.resume(options.only)
+    return _paused(options, out, changed, "resumed")
+
+
+def _paused(options: argparse.Namespace, out: _Out, changed: bool, text: str) -> int:
+    who = "everybody" if options.only is None else f"owner {options.only}"
+    out.answer({"owner": options.only, "changed": changed}, f"{who}: {text if changed else 'was so already'}")
+    return EXIT_FINE if changed else EXIT_WRONG
+
+
+def _top(options: argparse.Namespace, out: _Out, clock: _Clock, sleep: _Sleep) -> int:
+    def show(lines: Sequence[str]) -> str:
+        return "".join(f"{_one_line(line)}\n" for line in lines)
+
+    with _open(options) as store:
+        top(store, sys.stdout, clock=clock, sleep=sleep, show=show, every=options.every, once=options.once)
+    return EXIT_FINE
+
+
 def _stats(options: argparse.Namespace, out: _Out, clock: _Clock, sleep: _Sleep) -> int:
     with _open(options) as store:
-        owners = store.stats(now=clock)
+        owners, kinds, paused = store.stats(now=clock), store.kinds(), store.paused()
     refused = _refusals(_database(options))
     waits = [figures["oldest_wait"] for figures in owners.values() if figures["oldest_wait"] is not None]
     totals: dict[str, Any] = {
@@ -502,9 +599,11 @@ def _stats(options: argparse.Namespace, out: _Out, clock: _Clock, sleep: _Sleep)
     totals["late_deliveries_refused"] = sum(row["count"] for row in refused if row["verb"] in ("finish", "fail"))
     totals["late_calls_refused"] = sum(row["count"] for row in refused)
     out.answer(
-        {"totals": totals, "owners": owners, "refused": refused},
+        {"totals": totals, "owners": owners, "kinds": kinds, "paused": paused, "refused": refused},
         *(f"{name}: {_figure(value)}" for name, value in totals.items()),
         *(f"owner {owner}: " + ", ".join(f"{k} {_figure(v)}" for k, v in row.items()) for owner, row in owners.items()),
+        *(f"kind {row['kind']} {row['version']}: {row['queued']} of {row['live']} wait" for row in kinds),
+        *(f"paused: {'everybody' if owner is None else f'owner {owner}'}" for owner in paused),
         *(f"refused, owner {row['owner']}: {row['verb']} {row['code']} {row['count']}" for row in refused),
     )
     return EXIT_FINE
@@ -533,6 +632,13 @@ def _database(options: argparse.Namespace) -> Path:
 
 def _results(options: argparse.Namespace) -> Path:
     return Path(options.results or f"{_database(options)}.results")
+
+
+def _made(options: argparse.Namespace, operation: Operation) -> LivingStore:
+    """Open the store, or make it: for a submission."""
+    path = _database(options)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return LivingStore(path, [operation])
 
 
 def _open(options: argparse.Namespace, **settings: Any) -> LivingStore:
@@ -567,9 +673,20 @@ def _parser() -> argparse.ArgumentParser:
         sub.add_argument("--max-attempts", type=int, default=30, help="the first included (default 30: see work)")
         sub.add_argument("--capacity", type=int, default=1000, help="the most live jobs of all owners (default 1000)")
 
-    submit = add("submit", _submit, "accept an export of one month of a sales file", owner=True)
-    submit.add_argument("--month", required=True, help="YYYY-MM")
-    submit.add_argument("--sales", required=True, help="a CSV with order_id,month,amount_cents and perhaps day,product")
+    def module(sub: Any) -> None:
+        sub.add_argument("--handlers", type=_named, metavar="MODULE", help="a Python module of yours with tasks")
+
+    submit = add("submit", _submit, "accept an export of one month of a sales file, or a task of yours", owner=True)
+    submit.add_argument("--month", help="of an export: YYYY-MM")
+    submit.add_argument("--sales", help="of an export: a CSV with order_id,month,amount_cents and perhaps day,product")
+    submit.add_argument("--kind", type=_named, help="a task of --handlers instead of an export")
+    submit.add_argument("--args", help="the arguments of the task, a JSON object")
+    submit.add_argument(
+        "--from", dest="batch", type=_named, metavar="FILE",
+        help='many: a JSON object a line, with "key" and "month", "sales" or "args"; a thousand in one commit',
+    )  # fmt: skip
+    submit.add_argument("--start-in", type=_age, default=0.0, help="seconds before which nobody begins it (default 0)")
+    module(submit)
     submit.add_argument(
         "--key", type=_named, help="names the intent; repeat it after a lost answer (default: a new one)"
     )
@@ -577,6 +694,8 @@ def _parser() -> argparse.ArgumentParser:
     submit.add_argument("--owner-capacity", type=int, help="the most live jobs of this owner (default: no own limit)")
 
     work = add("work", _work, "do jobs until SIGTERM or Ctrl-C")
+    module(work)
+    work.add_argument("--concurrency", type=_crew, default=1, help="so many workers, a process each (default 1)")
     work.add_argument("--lease", type=_positive, default=10.0, help="seconds of a claim and of a renewal (default 10)")
     work.add_argument("--grace", type=_positive, default=10.0, help="seconds to leave in when asked (default 10)")
     work.add_argument("--poll", type=_positive, default=0.05, help="seconds between two looks when idle (default 0.05)")
@@ -627,6 +746,16 @@ def _parser() -> argparse.ArgumentParser:
     backup = add("backup", _backup, "copy the store to a new file while others work")
     backup.add_argument("file", type=_named, help="the copy, which must not be there yet; a store like the first")
     add("release", _release, "let a job that waits be due now, after a clock was set back", job=True)
+    for name, verb, text in (
+        ("pause", _pause, "let no worker begin a job; what runs goes on"),
+        ("resume", _resume, "take a pause back"),
+    ):
+        add(name, verb, text).add_argument(
+            "--only", type=_named, metavar="OWNER", help="of one owner (default: of all)"
+        )
+    screen = add("top", _top, "one screen: what waits, what runs and how far, what failed last")
+    screen.add_argument("--every", type=_positive, default=1.0, help="seconds between two looks (default 1)")
+    screen.add_argument("--once", action="store_true", help="print it once; so it is anyway where no terminal is")
     add("stats", _stats, "live work, waits, expired leases and refused deliveries, per owner")
     return parser
 
@@ -649,6 +778,13 @@ def _count(text: str) -> int:
     number = int(text)
     if number < 0:
         raise argparse.ArgumentTypeError("below 0")
+    return number
+
+
+def _crew(text: str) -> int:
+    number = int(text)
+    if not 1 <= number <= MAX_WORKERS:
+        raise argparse.ArgumentTypeError(f"not from 1 to {MAX_WORKERS}")
     return number
 
 

@@ -17,12 +17,9 @@ A module is loaded by its name and runs with the rights of whoever started the s
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import json
-import os
 import re
-import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import ModuleType
@@ -30,6 +27,7 @@ from typing import Any, Final
 
 from chapter10.canonical import CodedError
 from chapter10.catalog import Tool, fixture_tools
+from chapter10.companions.basics import modules
 from chapter10.companions.finding.tool_list import ToolListError, read_tool_list
 from chapter10.companions.serving.offer import Offer, refusal
 from chapter10.companions.serving.task_handles import JobTool
@@ -65,13 +63,11 @@ class ServingError(CodedError, ValueError):
 
 
 def load_module(name: str) -> ModuleType:
-    """Return the module `name`, looked for in this folder too. Raises `ServingError` (`bad_handlers`)."""
-    if os.getcwd() not in sys.path and "" not in sys.path:  # the installed command does not look here by itself
-        sys.path.append(os.getcwd())
+    """Return the module `name` as `basics.modules` finds it. Raises `ServingError` (`bad_handlers`)."""
     try:
-        return importlib.import_module(name)
-    except Exception as error:  # whatever the module does while it is loaded
-        raise ServingError("bad_handlers", f"{name} cannot be loaded: {type(error).__name__}: {error}") from error
+        return modules.load_module(name)
+    except modules.ModuleError as error:
+        raise ServingError(error.code, error.reason) from error
 
 
 def module_registry(module: ModuleType | None) -> ToolRegistry:

@@ -69,7 +69,7 @@ STATUS: Final = {
 }
 """The protocol's word for each state of the store; `failed` by one of `RUNTIME_CODES` is the protocol's `failed`."""
 RUNTIME_CODES: Final = frozenset(
-    {"deadline_exceeded", "attempts_exhausted", "worker_stopped", "attempt_limit_exceeded", "no_handler"}
+    {"deadline_exceeded", "attempts_exhausted", "worker_stopped", "attempt_limit_exceeded"}
 )
 """Errors that say nothing of the tool: the work did not come to an end."""
 GET_TOOL: Final = "jobs_get"

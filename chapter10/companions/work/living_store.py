@@ -4,7 +4,7 @@ A `LivingStore` is a `JobStore` in every verb of the chapter, with the same answ
 What it adds is what the chapter names and leaves open:
 
     submit_many, owner_capacity   several intents in one commit; no owner fills the queue alone
-    claim_next                    the next due job, owners by turns
+    claim_next, kinds             the next due job of the kinds that a worker can do, owners by turns
     renew                         a long calculation keeps its lease
     list_jobs, keyed, wait        what an owner and a caller look at
     survey, stats, failed_after   what an operator looks at
@@ -12,14 +12,15 @@ What it adds is what the chapter names and leaves open:
     hand_back                     an interruption is no failure and burns no attempt
     sweep                         jobs that can no longer be run end without a worker that asks
     release                       a job that waits for a time that was a mistake is due now
+    pause, resume                 nothing of an owner, or of anybody, is begun for a while
     prune, compact, backup        results and keys have a stated life, and the file a size and a copy
 
 Of a job's progress events the newest `MAX_PROGRESS_EVENTS` stay: a reader who comes late finds a gap in `seq` and no
 wrong count.
 
-Its file is version 2 of the chapter's: a chapter's file is upgraded in place when it is opened here, and a `JobStore`
+Its file is version 3 of the chapter's: a chapter's file is upgraded in place when it is opened here, and a `JobStore`
 refuses the newer file (D5). The rows are the chapter's; new are the time at which a job ended and four indexes, so that
-each query that a caller repeats costs what the live work costs, and not the history.
+each query that a caller repeats costs what the live work costs, and not the history. A table says who is paused.
 
 Further codes of `JobError`: `owner_full`: no place for new work of this owner. `result_expired`: there was a result,
 and it was removed by rule. `not_dead`: only what failed or was cancelled is tried once more. What J7 says holds after
@@ -31,9 +32,10 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, ClassVar, Final
 
+from chapter10.canonical import canonical
 from chapter10.companions.work.turnstile import FairDatabase
 from chapter10.database import Database, StoreError
 from chapter10.jobs import (
@@ -49,7 +51,7 @@ from chapter10.jobs import (
 )
 from chapter10.limits import JOB_ARGUMENTS, MAX_LIMIT, MAX_TEXT, MAX_TIME, MIN_SECONDS, is_seconds, is_text, is_whole
 
-__all__ = ["CLAIM_SCAN", "MAX_ATTEMPTS", "MAX_PROGRESS_EVENTS", "MIGRATIONS", "LivingStore"]
+__all__ = ["CLAIM_SCAN", "MAX_ATTEMPTS", "MAX_PROGRESS_EVENTS", "MIGRATIONS", "WAITING", "LivingStore", "kinds_text"]
 
 CLAIM_SCAN: Final = 100
 """The most dead jobs that one `claim_next` buries on its way to a live one."""
@@ -81,9 +83,12 @@ MIGRATIONS: Final = (
     CREATE INDEX receipts_kept ON receipts (ended_at) WHERE data IS NOT NULL;
     CREATE INDEX events_claims ON events (seq) WHERE kind = 'running';
     """,
+    """
+    CREATE TABLE pauses (owner TEXT PRIMARY KEY, at NUMERIC NOT NULL);  -- an empty owner stands for everybody
+    """,
 )
 """Version 1 is the chapter's store. Version 2 knows when a job ended, so that old ones can be removed,
-and finds the next due job, the last claim and an owner's latest jobs by an index."""
+and finds the next due job, the last claim and an owner's latest jobs by an index. Version 3 knows who is paused."""
 
 _SHOWN: Final = ("id", "state", "attempt", "done", "total", "error")
 _INTENT: Final = "SELECT intent FROM jobs WHERE id = ?"
@@ -94,7 +99,22 @@ _INSERT_JOB: Final = (
 )
 _COUNT_LIVE: Final = f"SELECT count(*) FROM jobs WHERE {_LIVE}"
 _SELECT_LIVE: Final = f"SELECT {', '.join(Job._fields)} FROM jobs WHERE {_LIVE}"
-_NEXT_DUE: Final = f"{_SELECT_LIVE} AND owner > ? AND {_DUE} <= ? ORDER BY owner, {_DUE}, id LIMIT 1"
+_NOT_PAUSED: Final = "NOT EXISTS (SELECT 1 FROM pauses WHERE pauses.owner IN ('', jobs.owner))"
+_OF_KINDS: Final = (  # ?1 is JSON, a list of pairs; a row whose intent is damaged is of every kind
+    "CASE WHEN ?1 IS NULL OR NOT json_valid(intent) THEN 1 WHEN json_type(intent, '$.tool') IS NOT 'text'"
+    " OR json_type(intent, '$.version') IS NOT 'text' THEN 1 ELSE EXISTS (SELECT 1 FROM json_each(?1) WHERE"
+    " json_extract(value, '$[0]') = json_extract(intent, '$.tool')"
+    " AND json_extract(value, '$[1]') = json_extract(intent, '$.version')) END"
+)
+_NEXT_DUE: Final = (
+    f"{_SELECT_LIVE} AND owner > ?2 AND {_DUE} <= ?3 AND {_NOT_PAUSED} AND {_OF_KINDS}"
+    f" ORDER BY owner, {_DUE}, id LIMIT 1"
+)
+WAITING: Final = (
+    f"SELECT count(*), min(CASE WHEN typeof({_DUE}) IN ('integer', 'real') AND {_NOT_PAUSED} THEN {_DUE} END)"
+    f" FROM jobs WHERE {_LIVE} AND {_OF_KINDS}"
+)
+"""For a worker of some kinds: how many live jobs are its own, and when the next one is due, a damaged time aside."""
 _LAST_CLAIM: Final = (
     "SELECT owner FROM jobs WHERE id = (SELECT job_id FROM events WHERE kind = 'running' ORDER BY seq DESC LIMIT 1)"
 )
@@ -121,6 +141,11 @@ _SET_ASIDE: Final = (
 _CLAIMS: Final = "SELECT count(*) FROM events WHERE job_id = ? AND kind = 'running'"
 _TOO_OLD: Final = "SELECT seq FROM events WHERE job_id = ? AND kind = 'progress' ORDER BY seq DESC LIMIT 1 OFFSET ?"
 _SURVEYED: Final = (*_SHOWN, "owner", "action_key", "kind", "deadline", "submitted", "started", "ended")
+_KINDS: Final = (
+    "SELECT CASE WHEN json_valid(intent) THEN json_extract(intent, '$.tool') END AS kind,"
+    " CASE WHEN json_valid(intent) THEN json_extract(intent, '$.version') END AS version,"
+    f" sum(state = 'queued'), count(*) FROM jobs WHERE {_LIVE} GROUP BY kind, version ORDER BY kind, version"
+)
 _TOOL: Final = "CASE WHEN json_valid(intent) THEN json_extract(intent, '$.tool') END"
 _SURVEY: Final = (
     f"SELECT {', '.join(_SHOWN)}, owner, action_key, tool, deadline, submitted, started, ended_at FROM"
@@ -149,6 +174,7 @@ class LivingStore(JobStore):
         "max_attempts": (lambda value: is_whole(value, 1, MAX_ATTEMPTS), f"a whole number from 1 to {MAX_ATTEMPTS}"),
         "owner_capacity": (lambda value: value is None or is_whole(value, 1), "a whole number from 1"),
         "before": (lambda value: value is None or is_whole(value, 0), "a whole number from 0"),
+        "start": (lambda value: value is None or is_seconds(value), "a number of seconds"),
         "timeout": (is_seconds, "a number of seconds"),
         "poll": (lambda value: is_seconds(value, MIN_SECONDS), "a number of seconds from a thousandth"),
         "clock": (callable, "a clock"),
@@ -173,12 +199,14 @@ class LivingStore(JobStore):
         max_attempts: int = 3,
         capacity: int = 20,
         owner_capacity: int | None = None,
+        start: float | None = None,
         tool: str = "reports.export",
     ) -> int:
         """Store an intent and return its job id, as `JobStore.submit` does; it is a batch of one.
 
-        `owner_capacity`: the most jobs of this owner that are not final (None: no own limit). Raises as it does, and
-        `JobError`: `owner_full`. Source: claims C10-288, C10-290.
+        `owner_capacity`: the most jobs of this owner that are not final (None: no own limit). `start`: nobody claims it
+        before this time, which is before the deadline (None: at once). Raises as it does, and `JobError`:
+        `owner_full`. Source: claims C10-288, C10-290.
         """
         return self.submit_many(
             owner,
@@ -188,6 +216,7 @@ class LivingStore(JobStore):
             max_attempts=max_attempts,
             capacity=capacity,
             owner_capacity=owner_capacity,
+            start=start,
             tool=tool,
         )[0]
 
@@ -201,6 +230,7 @@ class LivingStore(JobStore):
         max_attempts: int = 3,
         capacity: int = 20,
         owner_capacity: int | None = None,
+        start: float | None = None,
         tool: str = "reports.export",
     ) -> list[int]:
         """Store several intents of one owner in one commit, all or none; return their ids in order.
@@ -209,7 +239,7 @@ class LivingStore(JobStore):
         refusal refuses all. One commit is one wait for the disk, which is most of what a submission costs.
         """
         self._check("invalid_submission", owner=owner, now=now, deadline=deadline, max_attempts=max_attempts)
-        self._check("invalid_submission", capacity=capacity, owner_capacity=owner_capacity)
+        self._check("invalid_submission", capacity=capacity, owner_capacity=owner_capacity, start=start)
         prepared = self._prepared(submissions, tool)
         with self._database.write() as db:
             moment = self._read(now, "invalid_submission")
@@ -225,15 +255,16 @@ class LivingStore(JobStore):
                 elif new.setdefault(key, intent) != intent:
                     raise JobError("key_conflict")
             if new:
-                if moment >= end:
-                    raise JobError("invalid_submission", "the deadline has passed already")
+                ready = moment if start is None else max(start, moment)
+                if ready >= end:
+                    raise JobError("invalid_submission", "the deadline comes before it may start")
                 if db.execute(_COUNT_LIVE).fetchone()[0] + len(new) > capacity:  # guard: queue_full
                     raise JobError("queue_full")
                 if owner_capacity is not None:
                     if db.execute(f"{_COUNT_LIVE} AND owner = ?", (owner,)).fetchone()[0] + len(new) > owner_capacity:
                         raise JobError("owner_full")
             for key, intent in new.items():
-                job_id = db.execute(_INSERT_JOB, (owner, key, intent, max_attempts, end, moment)).lastrowid
+                job_id = db.execute(_INSERT_JOB, (owner, key, intent, max_attempts, end, ready)).lastrowid
                 assert job_id is not None
                 self._tell(db, job_id, 0, "queued", {}, moment)
                 ids[key] = job_id
@@ -377,9 +408,13 @@ class LivingStore(JobStore):
 
     # The worker's side -----------------------------------------------------------------------
 
-    def claim_next(self, *, now: Now, lease: float = 10) -> tuple[int, int] | None:
+    def claim_next(
+        self, *, now: Now, lease: float = 10, kinds: Collection[tuple[str, str]] | None = None
+    ) -> tuple[int, int] | None:
         """Take the next due job of any owner and return `(job_id, attempt)`, or None if nothing is due.
 
+        `kinds`: pairs of tool and version; other jobs wait for a worker that can do them (None: all kinds). Nothing of
+        a paused owner is taken.
         Owners take turns in the order of their names, starting after the owner of the last claim; within an owner the
         longest due comes first. So however many jobs an owner has waiting, another owner's first due job is taken after
         at most one claim for each other owner that has due work. (A `claim` by id counts as its owner's turn, and
@@ -388,13 +423,14 @@ class LivingStore(JobStore):
         again), and so are rows that no store has written: `failed`, with `damaged`. Raises `JobError` (`bad_input`).
         """
         self._check(now=now, lease=lease)
+        own = kinds_text(kinds)
         with self._database.write() as db:
             moment = self._read(now)
             last = _readable(db, _LAST_CLAIM, ())
             turn = last[0][0] if last and is_text(last[0][0], MAX_TEXT) else ""
             for _ in range(CLAIM_SCAN):
                 # The owners after the last one first, and when nothing is due there, from the start.
-                rows = _readable(db, _NEXT_DUE, (turn, moment)) or _readable(db, _NEXT_DUE, ("", moment))
+                rows = _readable(db, _NEXT_DUE, (own, turn, moment)) or _readable(db, _NEXT_DUE, (own, "", moment))
                 if not rows:
                     return None
                 job = Job._make(rows[0])
@@ -529,6 +565,27 @@ class LivingStore(JobStore):
             db.execute(f"UPDATE jobs SET {column} = ? WHERE id = ?", (moment, job_id))
             return True
 
+    def pause(self, owner: str | None = None, *, now: Now) -> bool:
+        """Let no worker begin a job of `owner` (None: of anybody) until `resume`; False where it was so already.
+
+        What runs goes on, what is submitted is kept, and deadlines pass. A `claim` of one job by its number is not
+        stopped. Raises `JobError` (`bad_input`).
+        """
+        self._check(owner="any" if owner is None else owner, now=now)
+        with self._database.write() as db:
+            row = ("" if owner is None else owner, self._read(now))
+            return db.execute("INSERT OR IGNORE INTO pauses VALUES (?, ?)", row).rowcount == 1
+
+    def resume(self, owner: str | None = None) -> bool:
+        """Take one pause back, that of `owner` or the one of everybody; False where there was none. `bad_input`."""
+        self._check(owner="any" if owner is None else owner)
+        with self._database.write() as db:
+            return db.execute("DELETE FROM pauses WHERE owner = ?", ("" if owner is None else owner,)).rowcount == 1
+
+    def paused(self) -> list[str | None]:
+        """Return who is paused, by name; None, at the front, stands for everybody."""
+        return [owner or None for (owner,) in self._database.rows("SELECT owner FROM pauses ORDER BY owner")]
+
     def compact(self) -> dict[str, int]:
         """Give the room of what was pruned back to the disk; return `{before, after}`, bytes of the file.
 
@@ -578,6 +635,11 @@ class LivingStore(JobStore):
             }
             for owner, queued, running, asked, expired, due in self._database.rows(_STATS, (moment,))
         }
+
+    def kinds(self) -> list[dict[str, Any]]:
+        """Return the kinds of live work, `{kind, version, queued, live}` each; both None for what is damaged."""
+        rows = self._database.rows(_KINDS)
+        return [dict(zip(("kind", "version", "queued", "live"), row, strict=True)) for row in rows]
 
     # What the verbs share --------------------------------------------------------------------
 
@@ -630,6 +692,19 @@ class LivingStore(JobStore):
             if state == "succeeded":
                 db.execute("UPDATE receipts SET ended_at = ? WHERE job_id = ?", (now, job.id))
         return super()._move(db, job, state, now, **columns)
+
+
+def kinds_text(kinds: Collection[tuple[str, str]] | None) -> str | None:
+    """Return pairs of tool and version as the queries take them. Raises `JobError` (`bad_input`)."""
+    if kinds is None:
+        return None
+    try:
+        pairs = [[tool, version] for tool, version in kinds]
+    except (TypeError, ValueError):
+        raise JobError("bad_input", "the kinds are not pairs of tool and version") from None
+    if len(pairs) > MAX_LIMIT or not all(is_text(text, MAX_TEXT) for pair in pairs for text in pair):
+        raise JobError("bad_input", "the kinds are not pairs of tool and version")
+    return canonical(pairs)
 
 
 def _readable(db: sqlite3.Connection, sql: str, parameters: tuple[object, ...]) -> list[Any]:

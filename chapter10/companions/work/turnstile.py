@@ -321,8 +321,11 @@ class FairTransaction(Transaction):
 class FairDatabase(Database):
     """A `Database` whose writers take turns (D6); opened and used as one, and with its errors.
 
-    Waits for a turn make the waiting time two seconds longer than `busy_seconds` at most.
+    Waits for a turn make the waiting time two seconds longer than `busy_seconds` at most. `at_once`: while it is set,
+    a write waits for no turn (see `basics.locks.at_once`, which sets it).
     """
+
+    at_once: bool = False
 
     def __init__(
         self,
@@ -337,13 +340,10 @@ class FairDatabase(Database):
         super().__init__(path, application_id=application_id, migrations=migrations, busy_seconds=busy_seconds)
 
     def write(self) -> FairTransaction:
-        """Return a context manager for one durable write transaction, with a turn. Raises as `Database.write` does.
-
-        While `PRAGMA busy_timeout` is 0 it waits for nothing, and so for no turn either.
-        """
-        waits = self._pragma("busy_timeout") > 0
-        turnstile = self._turnstile if waits else Turnstile(None, 0)
-        return FairTransaction(self, turnstile, self._busy_seconds if waits else 0, check=self._check_file)
+        """Return a context manager for one durable write transaction, with a turn. Raises as `Database.write` does."""
+        turnstile = Turnstile(None, 0) if self.at_once else self._turnstile
+        seconds = 0 if self.at_once else self._busy_seconds
+        return FairTransaction(self, turnstile, seconds, check=self._check_file)
 
     def row(self, sql: str, parameters: Sequence[object] = ()) -> Any:
         """Return the first row of a query, or None. Raises as `Database.row` does."""

@@ -23,9 +23,8 @@ What holds
         file was removed or replaced ends the worker by name.
 
 A job that is put back because its worker leaves has lost nothing by it: its budget grows by that attempt (see
-`LivingStore.hand_back`), since attempts are never given back (J3). All workers of one file should know the same
-operations: a job that a worker has no handler for is put back to be tried again, and ends as `no_handler` after its
-last attempt.
+`LivingStore.hand_back`), since attempts are never given back (J3). A worker takes only jobs that it has a handler of
+that name and version for; what nobody here can do waits, up to its deadline, and `LivingStore.kinds` names it.
 
 What it does not do: it does not undo what a handler did outside the store, and it cannot stop a handler that never
 looks (see `companions.work.child_process` for that). A context belongs to the thread that runs the handler.
@@ -47,7 +46,7 @@ from typing import Any, Final
 from chapter10.canonical import CodedError
 from chapter10.companions.retrying.retry import backoff_ms
 from chapter10.companions.work.heartbeat import BEATS_PER_LEASE, AttemptOver, Heartbeat, Held, JobContext
-from chapter10.companions.work.living_store import MIGRATIONS, LivingStore
+from chapter10.companions.work.living_store import MIGRATIONS, WAITING, LivingStore, kinds_text
 from chapter10.companions.work.turnstile import FairDatabase
 from chapter10.companions.work.worker_log import WorkerLog, log_path
 from chapter10.database import StoreError
@@ -66,13 +65,8 @@ _BUSY_SECONDS: Final = 1.0
 _LOG_BUSY_SECONDS: Final = 1.0
 """A statistic is not worth a longer wait; the heartbeat waits with it."""
 
-_LIVE: Final = "state IN ('queued', 'running', 'cancel_requested')"
 _JOB: Final = "SELECT owner, deadline FROM jobs WHERE id = ?"
 _STATE: Final = "SELECT state, attempt FROM jobs WHERE id = ?"
-_DUE: Final = "coalesce(lease_until, ready_at)"
-_NEXT_DUE: Final = (  # how many are live, and when the next is due; a time that is damaged is none
-    f"SELECT count(*), min(CASE WHEN typeof({_DUE}) IN ('integer', 'real') THEN {_DUE} END) FROM jobs WHERE {_LIVE}"
-)
 
 
 class WorkerError(CodedError, ValueError):
@@ -281,6 +275,8 @@ class Worker:
         self.clock: Final = clock
         self.progress_every: Final = progress_every
         self._handlers = dict(handlers)
+        self._kinds = [(tool, handler.version) for tool, handler in handlers.items()]
+        self._own = kinds_text(self._kinds)
         self._sleep = sleep
         self._lease = lease
         self._poll = poll
@@ -330,7 +326,7 @@ class Worker:
     def run(self, *, jobs: int | None = None, drain: bool = False) -> int:
         """Do jobs until `stop` is called; return how many attempts were made.
 
-        `jobs`: the most attempts. `drain`: also return when no job of the store is live any more. Raises
+        `jobs`: the most attempts. `drain`: also return when no job that it could do is live any more. Raises
         `StoreError` (`store_unavailable`) when the store breaks; a busy one is tried again. `WorkerError`
         (`bad_worker`) for `jobs` that are no number from 0.
         """
@@ -346,7 +342,7 @@ class Worker:
                     version = self._version()  # before the claim: what is committed after it, is news
                     if self.run_once() is not None:
                         made += 1
-                    elif drain and self._look.row(_NEXT_DUE)[0] == 0:
+                    elif drain and self._look.row(WAITING, (self._own,))[0] == 0:
                         break
                     else:
                         self._wait_for_work(version)
@@ -367,7 +363,7 @@ class Worker:
         """
         started = self.clock()  # before the store reads it (H2)
         try:
-            claimed = self._store.claim_next(now=self.clock, lease=self._lease)
+            claimed = self._store.claim_next(now=self.clock, lease=self._lease, kinds=self._kinds)
         except StoreError as error:
             if error.code != "store_busy":
                 raise
@@ -386,17 +382,15 @@ class Worker:
         except StoreError as error:
             if not error.reason.startswith("damaged"):
                 raise
-            intent = {"tool": None, "version": None}  # no handler's; nobody is ever able to read it
-        handler = self._handlers.get(intent["tool"])
-        if handler is not None and handler.version != intent["version"]:
-            handler = None
+            intent = None  # nobody is ever able to read it
+        handler = None if intent is None else self._handlers.get(intent["tool"])
         limit = None if handler is None else handler.limit
         held = self._held(job_id, attempt, started, owner, deadline, limit)
         self._note("claimed", job_id, attempt)
-        if "args" in intent:
-            outcome = self._attempt(held, handler, _Context(self, held, intent["args"]))
-        else:
+        if intent is None or handler is None:
             outcome = self._fail(held, "damaged")
+        else:
+            outcome = self._attempt(held, handler, _Context(self, held, intent["args"]))
         self._note(outcome.state, job_id, attempt, outcome.code or "")
         return outcome
 
@@ -413,16 +407,14 @@ class Worker:
         settings: dict[str, Any] = {"lease": self._lease, "renew_every": self._every}
         return Held(job_id, attempt, owner=owner, started=started, deadline=deadline, limit=limit, **settings)
 
-    def _attempt(self, held: Held, handler: Handler | None, context: _Context) -> Outcome:
+    def _attempt(self, held: Held, handler: Handler, context: _Context) -> Outcome:
         try:
-            if handler is None:
-                return self._fail(held, "no_handler", again=True)
             outcome = self._run_and_settle(held, handler, context)
         except StoreError as error:
             if error.code != "store_busy":
                 raise
             outcome = Outcome(held.job_id, held.attempt, "lost", error.code)  # busy for longer than the lease
-        if outcome.state != "succeeded" and handler is not None and handler.discard is not None:
+        if outcome.state != "succeeded" and handler.discard is not None:
             self._discard(handler.discard, context)
         return outcome
 
@@ -550,10 +542,9 @@ class Worker:
     # Waiting, looking, telling ---------------------------------------------------------------
 
     def _wait_for_work(self, version: int) -> None:
-        live, due = self._look.row(_NEXT_DUE)
-        if live and due is None:  # damaged, all of them: no claim ever meets them
+        live, due = self._look.row(WAITING, (self._own,))
+        if live and due is None:  # paused, or damaged, all of them: no claim ever meets those
             self._store.sweep(now=self.clock)
-            return
         while self._stop_at is None and (due is None or self.clock() < due):
             self._nap()
             if self._version() != version:

@@ -1,0 +1,64 @@
+"""Several workers by one command: as many processes of the same `jobs work`, stopped together.
+
+The one that was started does no job. It passes on each SIGTERM and Ctrl-C, so the first one asks all workers to leave
+and the second one ends them, waits for all, and leaves with the worst of their exit codes. A worker that ends by itself
+(`--jobs`, `--drain`, a broken store) leaves the others at work. Nothing of the store is open here, so nothing of it is
+shared by the processes. Source: the chapter on several processes and one file (claims C10-153, C10-154).
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from types import FrameType
+from typing import Any, Final
+
+__all__ = ["MAX_WORKERS", "run_crew", "worker_arguments"]
+
+MAX_WORKERS: Final = 64
+
+
+def worker_arguments(arguments: Sequence[str], number: int) -> list[str]:
+    """Return what one worker is started with: the same without `--concurrency`, and a name with its number."""
+    kept: list[str] = []
+    rest = iter(arguments)
+    for each in rest:
+        option, is_long, value = each.partition("=")
+        if option == "--concurrency":
+            if not is_long:
+                next(rest, None)
+        elif option == "--name":
+            kept += ["--name", f"{value if is_long else next(rest, '')}-{number}"]
+        else:
+            kept.append(each)
+    return kept
+
+
+def run_crew(arguments: Sequence[str], count: int) -> int:
+    """Run `count` workers until all have left; return the highest of their exit codes.
+
+    `arguments`: what was typed after `jobs`. Raises `OSError` where no process can be started.
+    """
+    workers: list[subprocess.Popen[bytes]] = []
+
+    def pass_on(number: int, frame: FrameType | None) -> None:
+        for worker in workers:
+            worker.send_signal(signal.SIGTERM)
+
+    before: dict[int, Any] = {}
+    try:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            before[number] = signal.signal(number, pass_on)
+        for number in range(1, count + 1):
+            command = [sys.executable, "-m", "chapter10", "jobs", *worker_arguments(arguments, number)]
+            # A group of its own: a Ctrl-C reaches it once, from here.
+            workers.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, process_group=0))
+        return max(abs(worker.wait()) for worker in workers)
+    finally:
+        for worker in workers:
+            if worker.poll() is None:
+                worker.terminate()
+        for number, handler in before.items():
+            signal.signal(number, handler)
