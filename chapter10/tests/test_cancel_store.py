@@ -8,6 +8,7 @@ import random
 import sqlite3
 import unittest
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -774,6 +775,91 @@ class BadInput(StoreTestCase):
             plan = " ".join(row[3] for row in db.execute(f"EXPLAIN QUERY PLAN {sql}", values))
             self.assertIn("SEARCH", plan)
             self.assertNotIn("SCAN", plan)
+
+
+class UpkeepTest(StoreTestCase):
+    """Who is gone is found, and what is long over is forgotten."""
+
+    def overdue(self) -> list[str]:
+        return [row.span_id for row in self.store.overdue()]
+
+    def test_a_holder_whose_lease_is_over_is_named_and_its_work_taken_over(self) -> None:
+        """Not before, not without a lease, not once it has renewed; what was taken over is late for the first."""
+        self.tree()
+        first = self.store.claim(T, "a", lease_s=30)
+        self.assertEqual(first, 1)
+        self.running("b")
+        self.clock.advance(30)
+        self.assertEqual([], self.overdue())
+        self.assertEqual("running", self.store.renew(T, "a", 1, 30))
+        self.clock.advance(30)
+        self.assertEqual([], self.overdue())
+        self.clock.advance(1)
+        self.assertEqual(["a"], self.overdue())
+        self.assertEqual(2, self.store.take_over(T, "a", 1, lease_s=30))
+        self.assertEqual([], self.overdue())
+        with self.assertRaises(LostInvocation):
+            self.store.renew(T, "a", 1, 30)
+
+    def test_a_renewal_tells_of_a_cancel(self) -> None:
+        """The holder that asks for more time learns that it has none."""
+        self.tree()
+        fence = self.running("a")
+        self.store.cancel(T)
+        self.assertEqual("cancelled", self.store.renew(T, "a", fence, 30))
+
+    def test_a_clock_that_was_ahead_keeps_nothing_for_a_year(self) -> None:
+        """A lease ends a lease from now, and age counts from now."""
+        self.tree()
+        self.clock.advance(31_536_000)
+        self.store.claim(T, "a", lease_s=30)
+        self.store.register("t2", "a", tool="tool")
+        self.store.cancel("t2")
+        self.clock.advance(-31_536_000)
+        self.assertEqual(([], 0), (self.overdue(), self.store.prune(60)))
+        self.clock.advance(60)
+        self.assertEqual((["a"], 1), (self.overdue(), self.store.prune(60)))
+
+    def test_a_trace_is_forgotten_when_all_in_it_ended_long_ago(self) -> None:
+        """With its cancels and runs; one that is open, or was just cancelled again, stays whole."""
+        for trace in ("over", "open", "late"):
+            self.store.new_run(trace)
+            for span in ("a", "b"):
+                self.store.register(trace, span, tool="tool")
+                self.store.finish(trace, span, self.store.claim(trace, span) or 0, 1)
+            self.store.cancel(trace, "a")
+        self.store.register("open", "c", tool="tool")
+        self.clock.advance(99)
+        self.store.cancel("late")
+        self.assertEqual(0, self.store.prune(100))
+        self.clock.advance(1)
+        self.assertEqual(1, self.store.prune(100))
+        db = self.store.database
+        for table in ("tool_invocations", "cancels", "traces"):
+            rows = db.rows(f"SELECT DISTINCT trace_id FROM {table} ORDER BY trace_id LIMIT 9")
+            self.assertEqual([("late",), ("open",)], rows, table)
+
+    def test_a_worker_thread_looks_whether_to_go_on(self) -> None:
+        """It sees a cancel at once, through a connection of its own; a store in memory says that it cannot."""
+        self.tree()
+        with ThreadPoolExecutor(1) as pool:
+            self.assertIsNone(pool.submit(self.store.cancel_reason, T, "e").result())
+            self.store.cancel(T, "b", reason="enough")
+            self.assertEqual("enough", pool.submit(self.store.cancel_reason, T, "e").result())
+            with CancelStore.open(":memory:") as private, self.assertRaisesRegex(CancelStoreError, "wrong_thread"):
+                pool.submit(private.cancel_reason, T).result()
+
+    def test_a_file_of_the_time_before_leases_is_opened(self) -> None:
+        """Nobody knows how old its rows are, so they count from now."""
+        path = self.folder / "old.db"
+        old = Database(path, application_id=APPLICATION_ID, migrations=MIGRATIONS[:1])
+        with old.write() as db:
+            db.execute(
+                "INSERT INTO tool_invocations VALUES ('t', 1, 'a', NULL, 'x', 0, 'failed', 1, 0, NULL, NULL, 'e')"
+            )
+        old.close()
+        with CancelStore.open(path) as store:
+            self.assertEqual(("failed", 0), (store.get("t", "a").state, store.prune(3600)))
 
 
 if __name__ == "__main__":

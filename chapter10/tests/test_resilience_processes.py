@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import io
 import json
 import os
 import queue
@@ -22,6 +23,7 @@ import traceback
 import unittest
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,7 @@ from chapter10.companions.effects import idempotency, outbox
 from chapter10.companions.effects.idempotency import IdempotencyError, IdempotencyStore, Verdict, make_intent
 from chapter10.companions.effects.outbox import Consumer, Outbox, OutboxWriter, Relay
 from chapter10.database import Database, StoreError
+from chapter10.lab.effect_scenes import order_service
 from chapter10.tests.forked import Forked, start_module
 from chapter10.tests.overlapping import overlapping
 from chapter10.tests.support import FolderTestCase
@@ -173,7 +176,30 @@ class TogetherTest(FolderTestCase):
             self.assertEqual(sorted(mine), mine)
 
 
-load_tests = overlapping(KilledTest, TogetherTest)
+class OrderServiceTest(FolderTestCase):
+    """Two kills; two hundred: `python -m chapter10.lab.effect_scenes.order_service 200 50`."""
+
+    def test_a_killed_order_service_loses_and_doubles_nothing(self) -> None:
+        """Every order of a customer that is there is charged once, in time. Claims: I4-043, I4-053, I4-059."""
+        said = io.StringIO()
+        with redirect_stdout(said):
+            self.assertEqual(0, order_service.main(["2", "50"]), said.getvalue())
+
+    def test_what_is_lost_or_doubled_is_counted(self) -> None:
+        """An answered order that is not there, an order without charge or message, a second charge, one for nobody."""
+        shop, bank = order_service.opened(self.folder)
+        with shop.write() as db:
+            db.executemany("INSERT INTO orders VALUES (?, ?, ?)", [(1, 1, 0.0), (2, 1, 0.0), (3, 0, 0.0)])
+        with bank.write() as db:
+            rows = [("a", 1, 70.0), ("b", 1, 71.0), ("c", 9, 0.0)]
+            db.executemany("INSERT INTO paid VALUES (?, ?, ?)", rows)
+        shop.close()
+        bank.close()
+        found = order_service.judged(self.folder, {1, 2, 3, 4}, 2)
+        self.assertEqual((3, 2, 71.0), (found["lost"], found["doubled"], found["longest_wait_s"]))
+
+
+load_tests = overlapping(KilledTest, TogetherTest, OrderServiceTest)
 
 
 # What the children run -----------------------------------------------------------------------

@@ -46,6 +46,10 @@ waits, since nobody is refunded what was never charged). Between keys the lower
 rank goes first: the time of recording minus priority times `AGEING_S`, so a low priority waits at most
 that much longer per level than what is recorded after it.
 
+For a person. `dead` lists what died, `unsettled` what has neither ended nor may be claimed now. By name:
+`release` makes a row due that is claimed or put off, `replay` gives a dead one all its attempts again, `discard` gives
+it up, `withdraw` takes a pending one back.
+
 What it does not do. It gives no exactly-once: it delivers at least once, and the receiver drops what
 it knows. A relay that dies sends up to one batch again. A send that ignores its cancel is left
 running. A process that a message kills is for its supervisor to start again. Outbox and business

@@ -27,6 +27,9 @@ C4  A final state never changes. Who commits first wins: a cancel that comes aft
 C5  A compensation cannot be cancelled; the database itself refuses such a row. The same holds for what it calls, also
     if that was registered before it: then it is adopted, unless a cancel was first.
 C6  One clock, the store's, dates cancels; times are whole seconds of UTC.
+C7  A holder that gave a lease is looked for when it is over (`overdue`); nobody is replaced by the clock alone. A lease
+    never ends later than a lease from now, wherever the clock was when it began.
+C8  A trace is forgotten (`prune`) when everything in it has ended, long ago, and its cancels with it.
 
 What it does not do: it runs nothing, stops no process (see `interruption.process_stop`) and undoes no effect elsewhere.
 Source: the document on interruption, sections 3, 4 and 8 (claims I4-003, I4-021, I4-030, I4-087 to I4-094, I4-099;
@@ -38,9 +41,11 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Literal, NamedTuple
 
 from chapter10.canonical import CodedError
@@ -50,6 +55,7 @@ from chapter10.database import BUSY_SECONDS, Database
 __all__ = [
     "APPLICATION_ID",
     "FINAL_STATES",
+    "MAX_LEASE_S",
     "MAX_LISTED",
     "MAX_RESULT_BYTES",
     "MAX_TEXT",
@@ -80,6 +86,9 @@ MAX_RESULT_BYTES: Final = 1024 * 1024
 """Bytes of the canonical form of a result."""
 MAX_LISTED: Final = 1000
 """The most rows that one call returns or names."""
+
+MAX_LEASE_S: Final = 10 * 366 * 86_400
+"""The longest lease or age, in seconds."""
 
 _MAX_WHOLE: Final = 2**63 - 1
 """The largest number that SQLite holds."""
@@ -125,6 +134,15 @@ MIGRATIONS: Final = (
     CREATE INDEX invocations_by_parent ON tool_invocations (trace_id, epoch, parent_span_id);
     CREATE INDEX invocations_by_state ON tool_invocations (trace_id, epoch, state);
     """,
+    """
+    ALTER TABLE tool_invocations ADD COLUMN lease_until INTEGER;               -- if the holder gave a lease
+    ALTER TABLE tool_invocations ADD COLUMN lease INTEGER;                     -- how long that is
+    ALTER TABLE tool_invocations ADD COLUMN touched_at INTEGER NOT NULL DEFAULT 0;  -- of the last change of state
+    ALTER TABLE traces ADD COLUMN touched_at INTEGER NOT NULL DEFAULT 0;
+    UPDATE tool_invocations SET touched_at = CAST(strftime('%s', 'now') AS INTEGER);  -- nobody knows: count from now
+    UPDATE traces SET touched_at = CAST(strftime('%s', 'now') AS INTEGER);
+    CREATE INDEX invocations_by_lease ON tool_invocations (lease_until) WHERE state = 'running';
+    """,
 )
 
 
@@ -132,7 +150,8 @@ class CancelStoreError(CodedError, ValueError):
     """Raised when a request cannot be granted; nothing was changed.
 
     `bad_input`: with a `reason`. `not_found`: no such invocation. `span_conflict`: the span stands for another call.
-    `not_cancelled`: no stop was requested. `not_done`: there is nothing to compensate.
+    `not_cancelled`: no stop was requested. `not_done`: there is nothing to compensate. `wrong_thread`: asked in another
+    thread, of a store that is not in a file of its own.
     """
 
     reason: str | None
@@ -236,12 +255,22 @@ _ADOPT: Final = (
 )
 """What a compensation calls was registered before it: exempt from now on, unless a cancel or its end was first."""
 
+_DATED: Final = (("tool_invocations", "touched_at"), ("cancels", "cancelled_at"), ("traces", "touched_at"))
+_ENDED: Final = (
+    "SELECT trace_id FROM ("
+    + " UNION ALL ".join(f"SELECT trace_id, {column} AS at FROM {table}" for table, column in _DATED)
+    + ") AS dated GROUP BY trace_id HAVING max(at) <= ? AND NOT EXISTS (SELECT 1 FROM tool_invocations AS open"
+    " WHERE open.trace_id = dated.trace_id AND open.state IN ('queued', 'running')) ORDER BY max(at), trace_id LIMIT ?"
+)
+"""Traces in which nothing is open and nothing was written since a moment."""
+
 
 class CancelStore:
     """Cancels and invocations in one SQLite database; see the module.
 
     `database`: opened by the caller, with `MIGRATIONS` among its own, so that a result and its business rows share one
-    transaction; or use `CancelStore.open(path)`. `clock`: seconds of UTC. It belongs to the thread that made it.
+    transaction; or use `CancelStore.open(path)`. `clock`: seconds of UTC. It belongs to the thread that made it; only
+    `cancel_reason` of a store in a file of its own answers in others too.
 
     Every method may raise `StoreError` besides what it names. `epoch=None` means the run that counts now.
     """
@@ -249,6 +278,8 @@ class CancelStore:
     def __init__(self, database: Database, *, clock: Callable[[], float] = time.time) -> None:
         self.database = self._database = database
         self._clock = clock
+        self._thread = threading.get_ident()
+        self._elsewhere: Callable[[], CancelStore] | None = None
 
     @classmethod
     def open(
@@ -260,7 +291,10 @@ class CancelStore:
     ) -> CancelStore:
         """Return a store in a file of its own, made if absent."""
         database = Database(path, application_id=APPLICATION_ID, migrations=MIGRATIONS, busy_seconds=busy_seconds)
-        return cls(database, clock=clock)
+        store = cls(database, clock=clock)
+        if database.path != ":memory:":
+            store._elsewhere = partial(cls.open, database.path, clock=clock, busy_seconds=busy_seconds)
+        return store
 
     def __enter__(self) -> CancelStore:
         return self
@@ -330,7 +364,7 @@ class CancelStore:
         _text(trace_id, "trace_id")
         with self._database.write() as db:
             epoch = self._epoch(db, trace_id, None) + 1
-            db.execute("INSERT OR REPLACE INTO traces (trace_id, epoch) VALUES (?, ?)", (trace_id, epoch))
+            db.execute("INSERT OR REPLACE INTO traces VALUES (?, ?, ?)", (trace_id, epoch, self._now()))
         return epoch
 
     def compensate(
@@ -375,29 +409,54 @@ class CancelStore:
             run = self._epoch(db, trace_id, epoch)
             return self._register(db, trace_id, run, span_id, parent_span_id, tool, False)[0]
 
-    def claim(self, trace_id: str, span_id: str, *, epoch: int | None = None) -> int | None:
+    def claim(self, trace_id: str, span_id: str, *, epoch: int | None = None, lease_s: int | None = None) -> int | None:
         """Take a queued invocation and return its fence; None if it is cancelled, taken or over.
 
+        `lease_s`: seconds after which `overdue` names the holder, unless it says `renew`; None: never.
         Raises `CancelStoreError` (`not_found`, `bad_input`).
         """
-        return self._take(trace_id, span_id, epoch, None)
+        return self._take(trace_id, span_id, epoch, None, lease_s)
 
-    def take_over(self, trace_id: str, span_id: str, fence: int, *, epoch: int | None = None) -> int | None:
+    def take_over(
+        self, trace_id: str, span_id: str, fence: int, *, epoch: int | None = None, lease_s: int | None = None
+    ) -> int | None:
         """Take a running invocation whose holder is known to be gone, and return the new fence.
 
         None if it is cancelled (and it has stopped now) or over. Raises `CancelStoreError`, `LostInvocation`.
         """
-        return self._take(trace_id, span_id, epoch, _whole(fence, "fence", 1, _MAX_WHOLE))
+        return self._take(trace_id, span_id, epoch, _whole(fence, "fence", 1, _MAX_WHOLE), lease_s)
+
+    def renew(self, trace_id: str, span_id: str, fence: int, lease_s: int, *, epoch: int | None = None) -> State:
+        """Let the lease end `lease_s` seconds from now; return the state: `running`, or how it has ended.
+
+        `cancelled`: a stop was requested and nothing of the work counts any more. Raises as `confirm` does, without
+        `not_cancelled`.
+        """
+        _whole(lease_s, "lease_s", 1, MAX_LEASE_S)
+        with self._held(trace_id, span_id, fence, epoch) as db:
+            row = self._stopped_or(db, trace_id, span_id, fence, epoch)
+            if row.state == "running":
+                values = (lease_s, self._now() + lease_s + 1, trace_id, row.epoch, span_id)
+                db.execute(
+                    f"UPDATE tool_invocations SET lease = ?, lease_until = ? WHERE {_AT} AND span_id = ?", values
+                )
+            return row.state
 
     def cancel_reason(self, trace_id: str, span_id: str | None = None, *, epoch: int | None = None) -> str | None:
         """Return why a span (or, with None, the trace) is cancelled, or None. Writes nothing: a worker's checkpoint.
 
-        A span need not be registered. Raises `CancelStoreError` (`bad_input`).
+        A span need not be registered. In another thread it looks through a connection of its own, for this one look.
+        Raises `CancelStoreError` (`bad_input`, `wrong_thread`).
         """
         _text(trace_id, "trace_id")
         if span_id is not None:
             _text(span_id, "span_id")
         _check_epoch(epoch)
+        if threading.get_ident() != self._thread:
+            if self._elsewhere is None:
+                raise CancelStoreError("wrong_thread")
+            with self._elsewhere() as store:
+                return store.cancel_reason(trace_id, span_id, epoch=epoch)
         at = (trace_id, self._epoch_seen(trace_id, epoch))
         if span_id is None:
             row = self._database.row(f"SELECT reason FROM cancels WHERE {_AT} AND span_id = ''", at)
@@ -492,6 +551,47 @@ class CancelStore:
         )
         return [_invocation(row) for row in rows]
 
+    # Upkeep ----------------------------------------------------------------------------------
+
+    def overdue(self, limit: int = MAX_LISTED) -> list[Invocation]:
+        """Return running invocations of all traces whose lease is over, the oldest lease first.
+
+        Whether a holder is gone is for the caller to find out, who then says `take_over` with the row's fence. A lease
+        that would end later than a lease from now, since the clock was ahead when it began, ends a lease from now.
+        Raises `CancelStoreError` (`bad_input`).
+        """
+        _whole(limit, "limit", 1, MAX_LISTED)
+        with self._database.write() as db:
+            now = self._now()
+            db.execute(
+                "UPDATE tool_invocations SET lease_until = ? + lease + 1"
+                " WHERE state = 'running' AND lease_until > ? + lease + 1",
+                (now, now),
+            )
+            rows = db.execute(
+                f"SELECT {_COLUMNS} FROM tool_invocations WHERE state = 'running' AND lease_until <= ?"
+                " ORDER BY lease_until, trace_id, epoch, span_id LIMIT ?",
+                (now, limit),
+            ).fetchall()
+        return [_invocation(row) for row in rows]
+
+    def prune(self, older_than_s: int, limit: int = MAX_LISTED) -> int:
+        """Forget traces in which all has ended and nothing was written for `older_than_s` seconds; return how many.
+
+        Their cancels and runs are forgotten too: choose more than a late message or a late step can take. What was
+        written by a clock that was ahead counts from now. Raises `CancelStoreError` (`bad_input`).
+        """
+        _whole(older_than_s, "older_than_s", 1, MAX_LEASE_S)
+        _whole(limit, "limit", 1, MAX_LISTED)
+        with self._database.write() as db:
+            now = self._now()
+            for table, column in _DATED:
+                db.execute(f"UPDATE {table} SET {column} = :now WHERE {column} > :now", {"now": now})
+            traces = db.execute(_ENDED, (now - older_than_s, limit)).fetchall()
+            for table, _ in _DATED:
+                db.executemany(f"DELETE FROM {table} WHERE trace_id = ?", traces)
+        return len(traces)
+
     # The guards and the writes ---------------------------------------------------------------
 
     def _register(
@@ -516,8 +616,9 @@ class CancelStore:
             return known, False
         at = (trace_id, epoch)
         db.execute(
-            f"INSERT INTO tool_invocations ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, 'queued', 0, 0, NULL, NULL, NULL)",
-            (*at, span_id, parent, tool, compensation),
+            f"INSERT INTO tool_invocations ({_COLUMNS}, touched_at)"
+            " VALUES (?, ?, ?, ?, ?, ?, 'queued', 0, 0, NULL, NULL, NULL, ?)",
+            (*at, span_id, parent, tool, compensation, self._now()),
         )
         row = self._find(db, trace_id, epoch, span_id)
         if compensation:
@@ -526,9 +627,13 @@ class CancelStore:
             row = self._move(db, row, "cancelled")
         return row, True
 
-    def _take(self, trace_id: str, span_id: str, epoch: int | None, fence: int | None) -> int | None:
+    def _take(
+        self, trace_id: str, span_id: str, epoch: int | None, fence: int | None, lease_s: int | None
+    ) -> int | None:
         """Claim a queued invocation (no fence), or a running one from the holder of a fence."""
         _check_address(trace_id, span_id, epoch)
+        if lease_s is not None:
+            _whole(lease_s, "lease_s", 1, MAX_LEASE_S)
         with self._database.write() as db:
             row = self._find(db, trace_id, self._epoch(db, trace_id, epoch), span_id)
             if fence is not None and fence != row.fence:
@@ -538,9 +643,12 @@ class CancelStore:
             if self._is_cancelled(db, row):
                 self._move(db, row, "cancelled")
                 return None
+            now = self._now()
+            until = None if lease_s is None else now + lease_s + 1  # the second that has begun does not count
             db.execute(
-                f"UPDATE tool_invocations SET state = 'running', fence = fence + 1 WHERE {_AT} AND span_id = ?",
-                (trace_id, row.epoch, span_id),
+                "UPDATE tool_invocations SET state = 'running', fence = fence + 1, lease = ?, lease_until = ?,"
+                f" touched_at = ? WHERE {_AT} AND span_id = ?",
+                (lease_s, until, now, trace_id, row.epoch, span_id),
             )
             return row.fence + 1
 
@@ -581,9 +689,9 @@ class CancelStore:
         if state == "cancelled" and cancelled_at is None:
             cancelled_at = self._now()
         db.execute(
-            f"UPDATE tool_invocations SET state = ?, cancelled = ?, cancelled_at = ?, result = ?, error = ?"
-            f" WHERE {_AT} AND span_id = ? AND state IN ('queued', 'running')",
-            (state, cancelled_at is not None, cancelled_at, result, error, row.trace_id, row.epoch, row.span_id),
+            f"UPDATE tool_invocations SET state = ?, cancelled = ?, cancelled_at = ?, result = ?, error = ?,"
+            f" touched_at = ? WHERE {_AT} AND span_id = ? AND state IN ('queued', 'running')",
+            (state, cancelled_at is not None, cancelled_at, result, error, self._now(), *row[:3]),
         )
         return self._find(db, row.trace_id, row.epoch, row.span_id)
 

@@ -44,6 +44,8 @@ comes to those that wait longest rather than to anybody.
 
     D6  Of several processes that write, none is left out for long: they take turns, where the system has the locks
         for it, and who got none within a second asks again every second. D1 to D5 hold without that.
+        A writer that waits beside its event loop (`companions.basics.locks`) stands in no queue and is promised no
+        turn: while others write without a pause it may end as `store_busy`.
     D7  A file that was removed or replaced while it was open is named (`store_unavailable`, `replaced`) by the next
         call, and nothing is written to what nobody finds any more. WAL is asked for at every opening, not once.
 
