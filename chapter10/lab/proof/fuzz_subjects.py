@@ -883,7 +883,7 @@ NOT_FUZZED: Final[dict[str, tuple[str, ...]]] = {
         "may_retry", "classify", "AdaptiveCaller", "pointer", "words_of", "terms", "stem", "is_pair",
         "first_sentence", "rarity", "places", "failure_of", "cancelled_answer", "invalid_arguments", "ToolPipeline",
         "ToolList", "content_size", "content_text", "preview", "preview_size", "fits", "json_value", "provider_name",
-        "server_answer", "tools_for", "ResultBudget.same_limits", "Blame", "Delivery", "is_name", "check_name",
+        "server_answer", "tools_for", "messages_for", "blocks_of", "ResultBudget.same_limits", "Blame", "Delivery", "is_name", "check_name",
         "whole_number", "canonical_text", "whole_characters", "encoded", "cut_text", "redact_secrets", "partition",
         "merge_messages", "group_results", "select_fresh_to_replace", "ReplacementState.decide", "status_text",
         "WorkerLog", "log_path", "Heartbeat", "read_table", "export_key", "Exporter", "problems_of", "prefix_digests",
