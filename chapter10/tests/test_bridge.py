@@ -92,7 +92,8 @@ class Connecting(unittest.IsolatedAsyncioTestCase):
 
     async def test_a_list_that_fails_registers_nothing(self) -> None:
         """An answer that is no list on the second page leaves the registry as it was."""
-        for answer in (None, [], {"tools": 3}, {"tool": []}):
+        answers: tuple[Any, ...] = (None, [], {"tools": 3}, {"tool": []})
+        for answer in answers:
             with self.subTest(answer=answer):
                 registry, ask = ToolRegistry(), Mock(side_effect=[{"tools": [listed("a")], "nextCursor": "1"}, answer])
                 with self.assertRaises(ServingError) as caught:

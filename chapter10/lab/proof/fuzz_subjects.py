@@ -883,7 +883,7 @@ NOT_FUZZED: Final[dict[str, tuple[str, ...]]] = {
         "may_retry", "classify", "AdaptiveCaller", "pointer", "words_of", "terms", "stem", "is_pair",
         "first_sentence", "rarity", "places", "failure_of", "cancelled_answer", "invalid_arguments", "ToolPipeline",
         "ToolList", "content_size", "content_text", "preview", "preview_size", "fits", "json_value", "provider_name",
-        "server_answer", "tools_for", "messages_for", "blocks_of", "ResultBudget.same_limits", "Blame", "Delivery", "is_name", "check_name",
+        "server_answer", "tools_for", "ResultBudget.same_limits", "Blame", "Delivery", "is_name", "check_name",
         "whole_number", "canonical_text", "whole_characters", "encoded", "cut_text", "redact_secrets", "partition",
         "merge_messages", "group_results", "select_fresh_to_replace", "ReplacementState.decide", "status_text",
         "WorkerLog", "log_path", "Heartbeat", "read_table", "export_key", "Exporter", "problems_of", "prefix_digests",
@@ -893,6 +893,7 @@ NOT_FUZZED: Final[dict[str, tuple[str, ...]]] = {
         "IntentRecords.release", "IntentRecords.release_in", "IdempotencyStore.run_in", "Outbox.has_time",
         "Outbox.mark", "Consumer.first_time_in", "Relay.run", "Relay.wait_for", "Worker.run", "outbox_worker",
         "asked_wait", "at_once", "off_the_loop", "StreamingToolExecutor.is_safe", "StreamingToolExecutor.state_of",
+        "messages_for", "blocks_of",
     ),
     "it is the check itself": (
         "Arguments", "is_unicode", "milliseconds", "need_transaction", "are_names", "are_words", "is_label",
