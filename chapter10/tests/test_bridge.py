@@ -90,6 +90,16 @@ class Connecting(unittest.IsolatedAsyncioTestCase):
         found = await connect_tools(ToolRegistry(), ask)
         self.assertEqual((len(found.names), len(asked), found.is_partial), (MAX_PAGES, MAX_PAGES, True))
 
+    async def test_a_wrong_prefix_is_refused_before_the_server_is_asked(self) -> None:
+        """So is a permission that is none."""
+        wrong: tuple[dict[str, Any], ...] = ({"server": "two words"}, {"permission": ""})
+        for options in wrong:
+            with self.subTest(options=options):
+                server = FakeServer([listed("a")])
+                with self.assertRaises(ValueError):
+                    await connect_tools(ToolRegistry(), server.plain, **options)
+                self.assertEqual(server.asked, [])
+
     async def test_a_list_that_fails_registers_nothing(self) -> None:
         """An answer that is no list on the second page leaves the registry as it was."""
         answers: tuple[Any, ...] = (None, [], {"tools": 3}, {"tool": []})

@@ -59,9 +59,10 @@ async def connect_tools(
     """Register the tools that a server lists; `options` are further fields of `ToolSpec`, the same for all.
 
     `server`: what stands before each name, 1 to 30 letters, digits and `-`; "" for nothing. Raises `ServingError`
-    (`bad_tools`) for an answer that is no list, `ToolListError`, `ValueError` (`server`), and what `ask` raises; then
-    nothing was registered.
+    (`bad_tools`) for an answer that is no list, `ToolListError`, `ValueError` (`server`), `CatalogError`
+    (`permission`), and what `ask` raises; then nothing was registered.
     """
+    parse_tool_list([], permission=permission, server=server)  # what the caller got wrong, before a server is asked
     listed, goes_on = await read_pages(ask)
     found = parse_tool_list(listed, permission=permission, repeated="first", server=server)
     refused = list(found.refused)
