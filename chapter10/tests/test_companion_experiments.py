@@ -9,7 +9,6 @@ import subprocess
 import unittest
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import redirect_stderr, redirect_stdout
-from functools import cache
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -25,25 +24,15 @@ from chapter10.lab.reader.companion_experiments import (
     main,
     write_reports,
 )
+from chapter10.tests.shared import companions_run
 from chapter10.tests.support import FolderTestCase, run_python
 
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-RUN = experiments._run
-"""The real one, also while a test has put `first_run` in its place."""
-
-
-@cache
-def first_run() -> Any:
-    """One run with its scenes; what the tests only look at is taken from it."""
-    return RUN()
-
-
 def evidence() -> dict[str, Any]:
     """The evidence of that run."""
-    run: dict[str, Any] = first_run()[0]
-    return run
+    return companions_run()[0]
 
 
 def figures(group: str) -> Any:
@@ -56,15 +45,15 @@ class TheEvidence(FolderTestCase):
 
     def test_the_committed_reports_are_those_of_a_new_run(self) -> None:
         """`--check` finds no line that differs."""
-        with mock.patch.object(experiments, "_run", first_run):
+        with mock.patch.object(experiments, "_run", companions_run):
             self.assertEqual(check_reports(reports_folder()), [])
 
     def test_a_run_writes_the_committed_bytes_and_a_changed_figure_is_found(self) -> None:
         """Written into another folder, the files are equal and alone; then the check names file and line.
 
-        That another run gives the same is seen below: by each group alone, and by all of them in another process.
+        That another run gives the same is seen below, by each group alone and by all of them in another process.
         """
-        with mock.patch.object(experiments, "_run", first_run):
+        with mock.patch.object(experiments, "_run", companions_run):
             write_reports(self.folder)
         self.assertEqual(sorted(path.name for path in self.folder.iterdir()), sorted(REPORTS))
         for name in REPORTS:
@@ -73,7 +62,7 @@ class TheEvidence(FolderTestCase):
             self.assertNotIn(b"\r", written)
         path = self.folder / REPORTS[0]
         path.write_text(path.read_text(encoding="utf-8").replace("null", "0", 1), encoding="utf-8", newline="\n")
-        with mock.patch.object(experiments, "_run", first_run):
+        with mock.patch.object(experiments, "_run", companions_run):
             (line,) = check_reports(self.folder)
         self.assertIn("companion-evidence.json: line 3", line)
 

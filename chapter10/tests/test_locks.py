@@ -5,16 +5,20 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import unittest
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import closing
 from typing import Any
+from unittest import mock
 
 from chapter10.companions.basics.locks import PAUSE_S, at_once, off_the_loop
 from chapter10.companions.effects.idempotency import IdempotencyStore, OutcomeUnknown
+from chapter10.companions.effects.outbox import TABLES, Outbox, OutboxWriter, Relay, upkeep
 from chapter10.companions.interruption.cancel_store import CancelStore
 from chapter10.companions.interruption.cancellation import DistributedCancelToken
+from chapter10.companions.work.turnstile import FairDatabase
 from chapter10.database import Database, StoreError
 from chapter10.tests.support import FolderTestCase
+from chapter10.tests.virtual_time import VirtualLoop, pause, run_virtual
 
 
 class LockTestCase(FolderTestCase):
@@ -212,6 +216,86 @@ class WhoWaits(LockTestCase):
 
         asyncio.run(store.execute_once("n", {"a": 1}, slow, lease_s=12))
         self.assertEqual([4, 1, 4], [seconds for seconds, _ in due])
+
+    def test_a_relay_and_a_writer_wait_off_the_loop(self) -> None:
+        """For the claim, for the mark and for a business write; meanwhile the loop goes on."""
+        tables = (TABLES, "CREATE TABLE t (a);")
+        database = Database(self.path, application_id=7, migrations=tables, busy_seconds=1)
+        self.addCleanup(database.close)
+        outbox = Outbox(database, clock=lambda: 0.0)
+        ticks: list[float] = []
+
+        async def while_locked(work: Awaitable[Any]) -> Any:
+            task = asyncio.ensure_future(work)
+            await pause(0.05)
+            self.assertFalse(task.done())
+            ticks.append(asyncio.get_running_loop().time())
+            self.other.execute("ROLLBACK")
+            return await task
+
+        async def send(topic: str, payload: str, *, key: str) -> None:
+            self.hold()
+            asyncio.get_running_loop().call_later(0.05, self.other.execute, "ROLLBACK")
+
+        async def main(loop: VirtualLoop) -> None:
+            self.hold()
+            write = OutboxWriter(database, outbox).do_business_and_record
+            name = await while_locked(write(lambda db: db.execute("INSERT INTO t VALUES (1)"), {}, event_id="e"))
+            self.hold()
+            report = await while_locked(Relay(outbox, send).run_pass())
+            self.assertEqual(("e", 1, "sent"), (name, report.sent, outbox.status("e")["status"]))
+
+        run_virtual(main)
+        self.assertEqual(2, len(ticks))
+
+    def test_a_mark_that_must_wait_is_made_for_a_relay_that_is_cancelled(self) -> None:
+        """What was sent is stored when the lock is free, and the cancel comes out after it."""
+        outbox = Outbox(self.path, clock=lambda: 0.0)
+        self.addCleanup(outbox.close)
+        with outbox.database.write() as db:
+            outbox.record(db, "t", {}, event_id="e")
+
+        async def send(topic: str, payload: str, *, key: str) -> None:
+            self.hold()
+            asyncio.get_running_loop().call_later(0.02, passes[0].cancel)
+            asyncio.get_running_loop().call_later(0.09, self.other.execute, "ROLLBACK")
+
+        async def main(loop: VirtualLoop) -> None:
+            passes.append(asyncio.ensure_future(Relay(outbox, send).run_pass()))
+            with self.assertRaises(asyncio.CancelledError):
+                await passes[0]
+
+        passes: list[asyncio.Future[Any]] = []
+        run_virtual(main)
+        self.assertEqual("sent", outbox.status("e")["status"])
+
+    def test_upkeep_waits_off_the_loop(self) -> None:
+        """It stops when it is told to, although another process still writes."""
+        outbox = Outbox(self.path, busy_seconds=60)
+        self.addCleanup(outbox.close)
+
+        async def main(loop: VirtualLoop) -> float:
+            self.hold()
+            began = loop.time()
+            task = asyncio.ensure_future(upkeep(outbox, stop := asyncio.Event()))
+            await pause(0.05)
+            self.assertFalse(task.done())
+            self.other.execute("ROLLBACK")
+            stop.set()
+            await task
+            return loop.time() - began
+
+        self.assertLess(run_virtual(main), 1)
+
+    def test_who_does_not_wait_for_a_lock_waits_for_no_turn(self) -> None:
+        """The queue of the writers is asked again when the database may wait."""
+        database = FairDatabase(self.path, application_id=7, migrations=("CREATE TABLE t (a);",))
+        self.addCleanup(database.close)
+        with mock.patch.object(database, "_turnstile", mock.Mock(spec=database._turnstile)) as queue:
+            at_once(database, self.step(database))
+            self.assertEqual(0, queue.enter.call_count)
+            with database.write():
+                self.assertEqual(1, queue.enter.call_count)
 
     def test_a_cancel_row_waits_off_the_loop(self) -> None:
         """The row is written when the other process lets go; a look meanwhile is over at once."""

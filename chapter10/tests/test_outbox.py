@@ -300,7 +300,7 @@ class RecordTest(OutboxTestCase):
         )
 
         self.assertEqual((1, "e", "payments", '{"a":"é","b":1}', "pending", 3, 0, None, 1_000_000, "integer"), row)
-        self.assertEqual({"pending", "claimed", "sent", "dead", "archived", "withdrawn"}, set(STATUSES))
+        self.assertEqual({"pending", "claimed", "waiting", "sent", "dead", "archived", "withdrawn"}, set(STATUSES))
 
     def test_an_event_id_is_derived_without_ambiguity(self) -> None:
         """Equal parts give equal ids, and no two ways of cutting a text meet."""
@@ -608,7 +608,7 @@ class RelayTest(OutboxTestCase):
 
             def flaky(*args: Any) -> Batch | None:
                 if failing and failing.pop():
-                    raise StoreError("store_busy", "scripted")
+                    raise StoreError("store_unavailable", "scripted")
                 return claim(*args)
 
             async def sleep(seconds: float) -> None:
@@ -625,7 +625,7 @@ class RelayTest(OutboxTestCase):
 
         asyncio.run(run())
 
-        self.assertEqual((["store_busy"] * 2, 150, [0, 0, 150]), (errors, len(self.receiver.got), slept_when))
+        self.assertEqual((["store_unavailable"] * 2, 150, [0, 0, 150]), (errors, len(self.receiver.got), slept_when))
         self.assertEqual([1.0] * 3, self.clock.slept)
 
     def test_what_means_that_the_transport_is_down_may_be_named(self) -> None:
@@ -659,7 +659,7 @@ class RelayTest(OutboxTestCase):
                 passes.append(1)
                 if len(passes) == 3:
                     stop.set()
-                raise StoreError("store_busy", "as it was told to")
+                raise StoreError("store_unavailable", "as it was told to")
 
             def no_log(error: Exception) -> None:
                 raise OSError
@@ -1007,6 +1007,98 @@ class OrderTest(OutboxTestCase):
             self.receiver.got.clear()
             self.database.connection.execute("DELETE FROM outbox")
 
+    def test_what_undoes_a_skipped_row_waits_for_it(self) -> None:
+        """Recorded before or after the death, and what undoes that too; a replay sends them all in order.
+
+        Claims: I4-064, I4-066.
+        """
+        outbox = self.open(when_dead="skip")
+        self.record("charge", outbox=outbox, ordering_key="k")
+        self.record("refund", outbox=outbox, ordering_key="k", compensates="charge")
+        self.receiver.refuses["charge"] = PermanentRefusal("declined")
+        self.passes(2, self.relay(outbox))
+        self.record("undo", outbox=outbox, ordering_key="k", compensates="refund")
+        self.record("next", outbox=outbox, ordering_key="k")
+        self.passes(3, self.relay(outbox))
+        self.assertEqual((["next"], "waiting", "waiting"), (self.receiver.got, *map(self.status, ("refund", "undo"))))
+        self.receiver.refuses.clear()
+        outbox.replay("charge")
+        self.passes(4, self.relay(outbox))
+
+        self.assertEqual(["next", "charge", "refund", "undo"], self.receiver.got)
+
+    def test_what_undoes_a_row_that_was_given_up_is_withdrawn_with_it(self) -> None:
+        """By a discard under either rule and by a withdrawal; afterwards there is nothing to undo.
+
+        Claims: I4-064, I4-066.
+        """
+        for rule, give_up in (("skip", "discard"), ("block", "discard"), ("block", "withdraw")):
+            with self.subTest(rule=rule, give_up=give_up):
+                outbox = self.open(when_dead=rule)
+                self.record("charge", "next", outbox=outbox, ordering_key="k")
+                self.record("refund", outbox=outbox, ordering_key="k", compensates="charge")
+                self.record("undo", outbox=outbox, ordering_key="k", compensates="refund")
+                if give_up == "discard":
+                    outbox.mark(batch := self.claimed(), [Delivery(batch.messages[0], "refused_for_good")])
+                getattr(outbox, give_up)("charge")
+                self.passes(3, self.relay(outbox))
+                self.assertEqual(["next"], self.receiver.got)
+                self.assertEqual(["withdrawn", "withdrawn"], [self.status(one) for one in ("refund", "undo")])
+                again = partial(self.record, "late", ordering_key="k", compensates="charge")
+                self.assert_code("wrong_status", again)
+                self.receiver.got.clear()
+                self.database.connection.execute("DELETE FROM outbox")
+
+    def test_what_may_have_been_delivered_is_still_undone(self) -> None:
+        """A row that was claimed before it was withdrawn keeps its compensation, also one that comes later."""
+        self.record("charge", ordering_key="k")
+        self.record("refund-1", ordering_key="k", compensates="charge")
+        self.outbox.mark(batch := self.claimed(), [Delivery(batch.messages[0], "refused")])
+        self.outbox.withdraw("charge")
+        self.record("refund-2", ordering_key="k", compensates="charge")
+        self.passes(2)
+
+        self.assertEqual(["refund-1", "refund-2"], self.receiver.got)
+
+    def test_a_wait_of_a_clock_that_was_ahead_is_that_wait_from_now(self) -> None:
+        """A row that was recorded or put off a year ahead is due after its own delay, and has its rank of now."""
+        self.clock.now += 365 * 86_400
+        self.record("refused", "delayed", delay_s=0)
+        self.record("later", delay_s=50)
+        batch = self.claimed()
+        refused = [Delivery(one, "refused" if one.event_id == "refused" else "not_tried") for one in batch.messages]
+        self.outbox.mark(batch, refused)
+        self.clock.now -= 365 * 86_400
+        self.passes(1)
+        self.assertEqual(["delayed"], self.receiver.got)
+        self.passes(1, step_s=1)
+        self.record("fresh")
+        self.passes(2, step_s=48)
+        self.assertEqual(["delayed", "refused", "fresh"], self.receiver.got)
+        self.passes(2, step_s=1)
+        self.assertEqual("later", self.receiver.got[-1])
+
+    def test_what_stands_still_is_listed_and_released_by_name(self) -> None:
+        """Claimed, put off, behind another, waiting: each with its name; what was released goes at once."""
+        outbox = self.open(when_dead="skip")
+        self.record("taken", "behind", outbox=outbox, ordering_key="a")
+        batch = self.claimed(outbox=outbox)
+        self.record("charge", outbox=outbox, ordering_key="b")
+        self.record("refund", outbox=outbox, ordering_key="b", compensates="charge")
+        outbox.mark(dead := self.claimed(outbox=outbox), [Delivery(dead.messages[0], "refused_for_good")])
+        self.record("due", outbox=outbox)
+        self.record("later", outbox=outbox, delay_s=3600)
+        names = [row["event_id"] for row in outbox.unsettled()]
+        self.assertEqual(["taken", "behind", "refund", "later"], names)
+        self.assertEqual(["taken"], [row["event_id"] for row in outbox.unsettled(1)])
+        for name in ("taken", "later"):
+            outbox.release(name)
+        self.assertEqual(1, outbox.mark(batch, [Delivery(batch.messages[0], "sent")]).lost)
+        self.passes(2, self.relay(outbox))
+        self.assertEqual({"due", "taken", "later", "behind"}, set(self.receiver.got))
+        for name in ("charge", "refund", "due"):
+            self.assert_code("wrong_status", partial(outbox.release, name))
+
     def test_a_discarded_row_frees_its_key(self) -> None:
         """The next one goes; the event id stays known. Claims: I4-066."""
         self.record("first", "second", ordering_key="k")
@@ -1052,8 +1144,8 @@ class UpkeepTest(OutboxTestCase):
         with self.database.write() as db:
             db.executemany(
                 "INSERT INTO outbox (event_id, topic, payload, sha256, priority, rank, turn, status, attempts,"
-                " misses, suspect, lease, next_attempt_at, fence, created_at, ended_at)"
-                " VALUES (?, 't', '{}', '', 0, 0, ?, ?, 0, 0, 0, 0, 0, 0, 0, ?)",
+                " misses, suspect, lease, next_attempt_at, noted_at, fence, created_at, ended_at)"
+                " VALUES (?, 't', '{}', '', 0, 0, ?, ?, 0, 0, 0, 0, 0, 0, 0, 0, ?)",
                 [
                     (f"{status}-{n}-{db.total_changes}", None if ended else 1, status, 0 if ended else None)
                     for n in range(count)
@@ -1443,6 +1535,7 @@ class Model:
                 "event_id": event_id,
                 "key": key,
                 "place": (*place, len(self.rows) + 1),
+                "undoes": compensates,
                 "status": "pending",
                 "rank": now - 60 * priority,
                 "due": now,
@@ -1452,6 +1545,26 @@ class Model:
                 "lease": 0.0,
             }
         )
+        if compensates is not None and self.stops(self.find(compensates)):
+            self.rows[-1]["status"] = "waiting"
+
+    def stops(self, row: dict[str, Any]) -> bool:
+        return row["status"] == "waiting" or (row["status"] == "dead" and not self.block)
+
+    def given_up(self, row: dict[str, Any]) -> bool:
+        return row["status"] == "archived" or (row["status"] == "withdrawn" and not row["fence"])
+
+    def take_along(self, row: dict[str, Any], before: tuple[str, ...], after: str) -> None:
+        for other in self.rows:
+            if other["undoes"] == row["event_id"]:
+                self.take_along(other, before, after)
+                if other["status"] in before:
+                    other["status"] = after
+
+    def die(self, row: dict[str, Any]) -> None:
+        row["status"] = "dead"
+        if not self.block:
+            self.take_along(row, ("pending",), "waiting")
 
     def unfinished(self, row: dict[str, Any]) -> bool:
         return row["status"] in ("pending", "claimed") or (row["status"] == "dead" and self.block)
@@ -1479,7 +1592,7 @@ class Model:
     def relay_died(self, row: dict[str, Any], now: float) -> None:
         alone = row["suspect"] == 2
         if alone and row["attempts"] >= 3:
-            row["status"] = "dead"
+            self.die(row)
             for other in self.rows:
                 if other["key"] == row["key"] is not None and other["status"] == "pending":
                     other["suspect"] = 2
@@ -1498,7 +1611,7 @@ class Model:
         elif kind == "not_tried":
             row.update(status="pending", attempts=row["attempts"] - 1)
         elif kind == "refused_for_good" or (kind == "refused" and row["attempts"] >= 3):
-            row["status"] = "dead"
+            self.die(row)
         else:
             due = now + (4 if kind == "refused" else 7)
             row.update(status="pending", due=due, rank=max(row["rank"], due), suspect=0)
@@ -1546,9 +1659,15 @@ class ModelTest(unittest.TestCase):
 
     def record(self, outbox: Outbox, model: Model, chance: random.Random, event_id: str, now: float) -> None:
         key, priority = chance.choice((None, "a", "a", "b")), chance.randrange(-1, 2)
-        same = [row["event_id"] for row in model.rows if row["key"] == key and key is not None]
-        compensates = chance.choice(same) if same and chance.random() < 0.4 else None
+        same = [row for row in model.rows if row["key"] == key and key is not None]
+        undone = chance.choice(same) if same and chance.random() < 0.4 else None
+        compensates = None if undone is None else undone["event_id"]
         with outbox.database.write() as db:
+            if undone is not None and model.given_up(undone):
+                with self.assertRaises(OutboxError) as caught:
+                    outbox.record(db, "t", {}, event_id=event_id, ordering_key=key, compensates=compensates)
+                self.assertEqual("wrong_status", caught.exception.code)
+                return
             # A compensation of a compensation stands behind the first one's place.
             outbox.record(db, "t", {}, event_id=event_id, ordering_key=key, priority=priority, compensates=compensates)
         model.record(event_id, key, priority, compensates, now)
@@ -1562,15 +1681,22 @@ class ModelTest(unittest.TestCase):
             model.mark(message.event_id, batch.fence, kind, now)
 
     def by_hand(self, outbox: Outbox, model: Model, row: dict[str, Any], way: float, now: float) -> None:
-        if row["status"] == "pending" and way < 0.3:
+        if row["status"] in ("pending", "waiting") and way < 0.3:
             outbox.withdraw(row["event_id"])
             row["status"] = "withdrawn"
+            if not row["fence"]:
+                model.take_along(row, ("pending", "waiting"), "withdrawn")
+        elif row["status"] in ("pending", "claimed") and way > 0.9:
+            outbox.release(row["event_id"])
+            row.update(status="pending", due=now, rank=min(row["rank"], now))
         elif row["status"] == "dead" and way < 0.5:
             outbox.replay(row["event_id"])
             row.update(status="pending", attempts=0, suspect=0, due=now)
+            model.take_along(row, ("waiting",), "pending")
         elif row["status"] == "dead":
             outbox.discard(row["event_id"])
             row["status"] = "archived"
+            model.take_along(row, ("pending", "waiting"), "withdrawn")
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ from chapter10.lab.proof import claim_map as map_command
 from chapter10.lab.reader import companion_experiments
 from chapter10.tests.programs import run_here
 from chapter10.tests.shared import chapter_evidence as evidence
-from chapter10.tests.shared import claim_map
+from chapter10.tests.shared import claim_map, companions_run
 from chapter10.tests.support import TOP, FolderTestCase, run_python
 from chapter10.tests.syntax import IGNORED_FOLDERS, all_of, modules, own_imports
 from chapter10.tests.test_layout import FLOOR, HOUSE, MARKERS, definition, room_of
@@ -128,8 +128,10 @@ class TheFirstPage(FolderTestCase):
             shutil.copytree(TOP / name, self.folder / name, ignore=shutil.ignore_patterns(*IGNORED_FOLDERS))
         self.assertGreaterEqual(len(documented()), 20)
         self.assertLessEqual(set(NOT_RUN), set(documented()))
-        # the sources are read once, and the folder is the reader's
-        with contextlib.chdir(self.folder), mock.patch.object(map_command, "read_map", claim_map):
+        # the sources are read and the companions run once, and the folder is the reader's
+        read_once = mock.patch.object(map_command, "read_map", claim_map)
+        run_once = mock.patch.object(companion_experiments, "_run", companions_run)
+        with contextlib.chdir(self.folder), read_once, run_once:
             for line in documented():
                 if line not in NOT_RUN:
                     with self.subTest(command=line):

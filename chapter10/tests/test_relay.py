@@ -502,6 +502,8 @@ class UpkeepTest(unittest.TestCase):
             archived, broken = iter((1000, 3, 0)), [True]
 
             class Rows:
+                database = Outbox(":memory:").database
+
                 def archive(self, older_than_s: float, limit: int = 1000) -> int:
                     said.append(("archive", older_than_s, loop.time() - began))
                     return next(archived)
@@ -531,7 +533,7 @@ class UpkeepTest(unittest.TestCase):
                 ("archive", 5, 60.0), ("forget", 7), ["dead"], ("archive", 5, 120.0),
             ]  # fmt: skip
             self.assertEqual(expected, said)
-            self.assertEqual([OSError, OSError, StopIteration], [type(error) for error in errors])
+            self.assertEqual([OSError, OSError, RuntimeError], [type(error) for error in errors])
 
         with self.assertRaises(OutboxError):
             asyncio.run(upkeep(Outbox(":memory:"), asyncio.Event(), every_s=0))

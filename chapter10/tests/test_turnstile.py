@@ -426,11 +426,12 @@ class WithoutATurn(TurnstileTestCase):
         database = self.open(busy_seconds=20)
         queue = mock.Mock(enter=mock.Mock(return_value=False))
         broken = mock.Mock(in_transaction=False)
-        broken.execute = mock.Mock(side_effect=[None, sqlite3.OperationalError("disk I/O error"), None, None])
+        patience = mock.Mock(fetchone=lambda: (20_000,))
+        broken.execute = mock.Mock(side_effect=[patience, None, sqlite3.OperationalError("disk I/O error"), None, None])
         with mock.patch.object(database, "_connection", broken), mock.patch.object(database, "_turnstile", queue):
             self.refused("store_unavailable", write, database, "a")
         self.assertEqual(1, queue.enter.call_count)
-        said = [call.args[0] for call in broken.execute.mock_calls]
+        said = [call.args[0] for call in broken.execute.mock_calls][1:]
         self.assertEqual(["PRAGMA busy_timeout=1000", "BEGIN IMMEDIATE", "PRAGMA busy_timeout=20000", "ROLLBACK"], said)
 
 

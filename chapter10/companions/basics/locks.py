@@ -68,7 +68,10 @@ async def off_the_loop(
 
 
 def at_once(database: Database, step: Callable[[], T]) -> T:
-    """Return `step()`, which does not wait for a lock here; where one is held it raises `StoreError` (`store_busy`)."""
+    """Return `step()`, which does not wait for a lock here; where one is held it raises `StoreError` (`store_busy`).
+
+    A database whose writers take turns (`companions.work.turnstile`) does not wait for its turn either.
+    """
     patience: int = database.row("PRAGMA busy_timeout")[0]
     database.row("PRAGMA busy_timeout=0")
     try:

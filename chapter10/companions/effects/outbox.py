@@ -24,7 +24,8 @@ The states
     sent       somebody took it
     dead       refused for good, too often or for too long; a person replays or discards it
     archived   sent or discarded and old: the payload is gone, the event id stays known
-    withdrawn  taken back while it was pending
+    waiting    undoes what is dead and was skipped: pending again with it, withdrawn with it
+    withdrawn  taken back while it was pending, or with what it undoes
 
 What holds
     O1  a message exists if and only if the transaction that recorded it was committed
@@ -40,7 +41,8 @@ What holds
 Order. Within a key: by id, except that a compensation stands right behind what it compensates, before
 later rows of the key that were recorded earlier. It never overtakes the row that it undoes, and what
 is in flight already is not called back. If the first row of a key is dead, the rule `when_dead`
-decides: `block` (the key waits for a person) or `skip` (the next row goes). Between keys the lower
+decides: `block` (the key waits for a person) or `skip` (the next row goes, but for what undoes the dead one: that
+waits, since nobody is refunded what was never charged). Between keys the lower
 rank goes first: the time of recording minus priority times `AGEING_S`, so a low priority waits at most
 that much longer per level than what is recorded after it.
 

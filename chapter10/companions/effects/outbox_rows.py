@@ -7,6 +7,7 @@ side (`Outbox.record`, `OutboxWriter`), the side of the relay (`claim`, `mark`) 
                   |  ^          |  refused or held: pending again, later, behind what is fresh
                   |  +----------+  its relay died: pending again, and claimed apart from others
         withdrawn +             +--> dead ---> replay: pending, discard: archived
+                                     what undoes a skipped one: waiting ---> pending or withdrawn with it
 
 Source: the document on interruption, section 6 (claims I4-052 to I4-068, I4-094, I4-101; X-05, X-20, X-49).
 """
@@ -22,6 +23,7 @@ from itertools import takewhile
 from typing import Any, Final, Literal
 
 from chapter10.canonical import canonical, text_digest
+from chapter10.companions.basics.locks import off_the_loop
 from chapter10.companions.effects.messages import (
     BATCH_LIMIT,
     HORIZON_S,
@@ -65,7 +67,7 @@ __all__ = [
     "OutboxWriter",
 ]
 
-STATUSES: Final = ("pending", "claimed", "sent", "dead", "archived", "withdrawn")
+STATUSES: Final = ("pending", "claimed", "waiting", "sent", "dead", "archived", "withdrawn")
 
 MAX_ATTEMPTS: Final = 8
 """Attempts after which a message is dead, the first included. The document leaves the number open."""
@@ -98,6 +100,7 @@ TABLES: Final = """
         sha256 TEXT NOT NULL,              -- of topic, key, compensated event and payload
         ordering_key TEXT,
         anchor INTEGER,                    -- of a compensation: the place of what it undoes
+        undoes INTEGER,                    -- of a compensation: the row that it undoes
         priority INTEGER NOT NULL,
         rank INTEGER NOT NULL,             -- created_at less the waiting that the priority is worth
         turn INTEGER,                      -- 1: first of its key, 0: waits behind another, NULL: finished
@@ -107,6 +110,7 @@ TABLES: Final = """
         suspect INTEGER NOT NULL,          -- 1: its relay died, with others in flight; 2: with few, so it goes alone
         first_claimed_at INTEGER,
         next_attempt_at INTEGER NOT NULL,  -- milliseconds, as all times here
+        noted_at INTEGER NOT NULL,         -- when that was set, by the clock of then
         fence INTEGER NOT NULL,            -- of the last batch that had it, 0 before the first
         lease_until INTEGER,
         lease INTEGER NOT NULL,            -- how long the last lease was
@@ -114,12 +118,12 @@ TABLES: Final = """
         created_at INTEGER NOT NULL,
         ended_at INTEGER,                  -- when it became sent, dead, archived or withdrawn
         CONSTRAINT status_is_known CHECK (
-            status IN ('pending', 'claimed', 'sent', 'dead', 'archived', 'withdrawn')),
+            status IN ('pending', 'claimed', 'waiting', 'sent', 'dead', 'archived', 'withdrawn')),
         CONSTRAINT lease_while_claimed CHECK ((lease_until IS NOT NULL) = (status = 'claimed')),
         CONSTRAINT claimed_in_turn CHECK (status <> 'claimed' OR turn = 1),
         CONSTRAINT unfinished_has_turn CHECK (status NOT IN ('pending', 'claimed') OR turn IS NOT NULL),
-        CONSTRAINT finished_has_none CHECK (status NOT IN ('sent', 'archived', 'withdrawn') OR turn IS NULL),
-        CONSTRAINT ended_or_not CHECK ((ended_at IS NULL) = (status IN ('pending', 'claimed'))),
+        CONSTRAINT finished_has_none CHECK (status NOT IN ('waiting', 'sent', 'archived', 'withdrawn') OR turn IS NULL),
+        CONSTRAINT ended_or_not CHECK ((ended_at IS NULL) = (status IN ('pending', 'claimed', 'waiting'))),
         CONSTRAINT payload_until_archived CHECK ((payload IS NULL) = (status = 'archived')),
         CONSTRAINT one_row_per_event UNIQUE (event_id)
     );
@@ -128,6 +132,7 @@ TABLES: Final = """
     CREATE INDEX outbox_claimed ON outbox (lease_until) WHERE status = 'claimed';
     CREATE INDEX outbox_queue ON outbox (ordering_key, coalesce(anchor, id), id)
         WHERE ordering_key IS NOT NULL AND turn IS NOT NULL;
+    CREATE INDEX outbox_undone ON outbox (undoes) WHERE undoes IS NOT NULL;
     CREATE UNIQUE INDEX one_turn_per_key ON outbox (ordering_key) WHERE ordering_key IS NOT NULL AND turn = 1;
     CREATE INDEX outbox_ended ON outbox (status, ended_at, id) WHERE ended_at IS NOT NULL;
     CREATE TABLE outbox_fence (
@@ -140,11 +145,11 @@ TABLES: Final = """
 
 _QUEUED: Final = "ordering_key = ? AND turn IS NOT NULL"
 _RECORD: Final = (
-    "INSERT INTO outbox (event_id, topic, payload, sha256, ordering_key, anchor, priority, rank, turn, status,"
-    " attempts, misses, suspect, next_attempt_at, fence, lease, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?,"
+    "INSERT INTO outbox (event_id, topic, payload, sha256, ordering_key, anchor, undoes, priority, rank, turn, status,"
+    " attempts, misses, suspect, next_attempt_at, fence, lease, noted_at, created_at)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?,"
     # A new row is the last of its key, so it has its turn if nobody else is in the queue.
-    f" NOT EXISTS (SELECT 1 FROM outbox WHERE {_QUEUED}), 'pending', 0, 0, 0, ?, 0, 0, ?)"
-    " ON CONFLICT (event_id) DO NOTHING"
+    f" NOT EXISTS (SELECT 1 FROM outbox WHERE {_QUEUED}), 'pending', 0, 0, 0, ?, 0, 0, ?, ?)"
 )
 _DUE: Final = (
     "SELECT suspect, id, event_id, topic, payload, ordering_key, attempts, misses,"
@@ -162,7 +167,8 @@ _GIVE_BACK: Final = (
 )
 # What was tried is due later and then stands behind what was recorded before that: a priority is for the first try.
 _LATER: Final = (
-    "UPDATE outbox SET status = 'pending', lease_until = NULL, next_attempt_at = :due, rank = max(rank, :due)"
+    "UPDATE outbox SET status = 'pending', lease_until = NULL, next_attempt_at = :due, rank = max(rank, :due),"
+    " noted_at = :now"
 )
 _RETRY: Final = (
     f"{_LATER}, suspect = 0, last_error = coalesce(nullif(:error, ''), last_error)"
@@ -176,6 +182,24 @@ _BURY: Final = (
 )
 _LEASE_OVER: Final = "status = 'claimed' AND lease_until <= ?"
 _TOO_LONG: Final = "UPDATE outbox SET lease_until = ? + lease WHERE status = 'claimed' AND lease_until > ? + lease"
+# A wait is what was asked for from now on: the clock may have been ahead when it began.
+_FROM_AHEAD: Final = (
+    "UPDATE outbox SET next_attempt_at = next_attempt_at - noted_at + :now, rank = rank - noted_at + :now,"
+    " first_claimed_at = min(first_claimed_at, :now), noted_at = :now"
+    " WHERE status = 'pending' AND turn = 1 AND rank > :now AND noted_at > :now"
+)
+# What undoes the row :id and what undoes that, as far as it is in one of two states, goes to another one.
+_WITH_IT: Final = (
+    "WITH RECURSIVE undoing (id) AS (VALUES (:id) UNION"
+    " SELECT outbox.id FROM outbox JOIN undoing ON outbox.undoes = undoing.id WHERE outbox.undoes IS NOT NULL)"
+    " UPDATE outbox SET {change} WHERE status = '{state}' AND id IN (SELECT id FROM undoing)"
+)
+_LET_WAIT: Final = _WITH_IT.format(change="status = 'waiting', turn = NULL", state="pending")
+_WAKE: Final = _WITH_IT.format(change="status = 'pending', turn = 0", state="waiting")
+_TAKE_ALONG: Final = tuple(
+    _WITH_IT.format(change="status = 'withdrawn', turn = NULL, ended_at = :now", state=state)
+    for state in ("waiting", "pending")
+)
 _STAND_BACK: Final = "UPDATE outbox SET turn = 0 WHERE ordering_key = ? AND turn = 1 AND status <> 'claimed'"
 _ELECT: Final = (
     f"UPDATE outbox SET turn = 1 WHERE id = (SELECT id FROM outbox WHERE {_QUEUED}"
@@ -186,6 +210,7 @@ _STATUS: Final = (
     "SELECT id, event_id, topic, ordering_key, priority, status, attempts, misses, next_attempt_at, last_error,"
     " created_at, fence > 0 FROM outbox"
 )
+_UNSETTLED: Final = "status IN ('claimed', 'waiting') OR (status = 'pending' AND (turn = 0 OR next_attempt_at > ?))"
 _STATUS_NAMES: Final = (
     "id event_id topic ordering_key priority status attempts misses next_attempt_at last_error created_at"
     " claimed_before"
@@ -199,7 +224,8 @@ class Outbox:
     `clock`: seconds, one clock for all users of the file. `delay`: from the number of attempts to seconds.
     A message dies by rule: refused for good at once; refused `max_attempts` times, but not in its first
     `patience_s` seconds; reaching nobody for `give_up_s` seconds; in flight alone when its relay died, as its
-    `max_attempts`-th attempt or a later one. `when_dead`: `block` or `skip`.
+    `max_attempts`-th attempt or a later one. `when_dead`: `block` or `skip`. What undoes a dead message goes no
+    way of its own: it waits until that is replayed, and is withdrawn when that is discarded.
     `horizon_s`: a dead message is replayed only this long after its death.
 
     Every method may raise `StoreError` besides what it names.
@@ -265,8 +291,9 @@ class Outbox:
         with the same content gives the row that it has, and writes nothing.
 
         Raises `OutboxError`: `no_transaction` (sqlite3 would commit the row by itself), `bad_input`,
-        `event_conflict`, `not_found` (what is to be compensated), `wrong_status` (the event was withdrawn or discarded:
-        nothing of it would ever be sent). Source: I4-053 to I4-055, I4-061, I4-065.
+        `event_conflict`, `not_found` (what is to be compensated), `wrong_status` (the event, or what is to be
+        compensated, was withdrawn or discarded: nothing of it would ever be sent).
+        Source: I4-053 to I4-055, I4-061, I4-065.
         """
         need_transaction(db)
         for value, name in ((topic, "topic"), (event_id, "event_id")):
@@ -278,28 +305,30 @@ class Outbox:
             text_of(compensates, "compensates")
         text, sha256 = _content(topic, payload, ordering_key, compensates)
         later = milliseconds(seconds(delay_s, "delay_s", 0))
-        anchor = None if compensates is None else self._place(db, compensates, ordering_key)
+        if db.execute("SELECT 1 FROM outbox WHERE event_id = ?", (event_id,)).fetchone() is not None:
+            return self._known(db, event_id, sha256)
+        undone = None if compensates is None else _undone(db, compensates, ordering_key)
+        anchor, undoes, waits = (None, None, False) if undone is None else undone
         now = self._now_ms()
         rank = now - priority * AGEING_S * 1000
-        row = (event_id, topic, text, sha256, ordering_key, anchor, priority, rank, ordering_key, now + later, now)
-        done = db.execute(_RECORD, row)
-        if done.rowcount != 1:
-            return self._known(db, event_id, sha256)
-        row_id = done.lastrowid
+        place = (ordering_key, anchor, undoes, priority, rank, ordering_key)
+        row_id = db.execute(_RECORD, (event_id, topic, text, sha256, *place, now + later, now, now)).lastrowid
         assert row_id is not None
-        if anchor is not None:
+        if waits:
+            db.execute(_LET_WAIT, {"id": row_id})
+        if undone is not None:
             _next_turn(db, [ordering_key])
         return row_id
 
     def withdraw(self, event_id: str) -> None:
-        """Take back a message that is pending.
+        """Take back a message that is pending or waiting, and what undoes it.
 
         What was claimed before may have been delivered: `status` says so in `claimed_before`, and then
-        only another message undoes it.
+        only another message undoes it; such a message stays.
 
         Raises `OutboxError`: `not_found`, `wrong_status`.
         """
-        self._move(event_id, "pending", "status = 'withdrawn', turn = NULL, ended_at = :now")
+        self._move(event_id, ("pending", "waiting"), "status = 'withdrawn', turn = NULL, ended_at = :now")
 
     # The relay's side ------------------------------------------------------------------------
 
@@ -354,8 +383,9 @@ class Outbox:
             held = _change(db, _HOLD, [_put_off(each, now, each.wait_s, fence) for each in kinds["held"]])
             retries = [_put_off(each, now, self._delay_s(each), fence) for each in kinds["refused"]]
             refused = _change(db, _RETRY, retries)
-            buried = [(e.error[:MAX_TEXT], now, self._block, e.message.id, fence) for e in kinds["refused_for_good"]]
-            dead = _change(db, _BURY, buried)
+            dead = sum(
+                self._bury(db, each.error[:MAX_TEXT], now, each.message.id, fence) for each in kinds["refused_for_good"]
+            )
             # A row that was sent has left its turn to the next; any other may have to stand back for it.
             kept = {each.message.ordering_key for each in deliveries if each.kind != "sent"}
             _next_turn(db, kept)
@@ -382,23 +412,48 @@ class Outbox:
         rows = self.database.rows(f"{_STATUS} WHERE status = 'dead' ORDER BY ended_at, id LIMIT ?", (limit,))
         return [_shown(row) for row in rows]
 
+    def unsettled(self, limit: int = 100) -> list[dict[str, Any]]:
+        """Return what has neither ended nor may be claimed now, as `status` shows it, in the order of recording.
+
+        That is what a relay has or died with, what was put off, what stands behind another row of its key and what
+        waits with one that is dead. Raises `OutboxError` (`bad_input`).
+        """
+        whole(limit, "limit", 1, MAX_LIMIT)
+        rows = self.database.rows(f"{_STATUS} WHERE {_UNSETTLED} ORDER BY id LIMIT ?", (self._now_ms(), limit))
+        return [_shown(row) for row in rows]
+
+    def release(self, event_id: str) -> None:
+        """Make a message that was claimed or put off due now, by hand; the mark of whoever has it counts no more.
+
+        One that was claimed may have been delivered, and is sent again. Raises `OutboxError`: `not_found`,
+        `wrong_status`.
+        """
+        self._move(
+            event_id,
+            ("pending", "claimed"),
+            "status = 'pending', lease_until = NULL, next_attempt_at = :now, noted_at = :now, rank = min(rank, :now)",
+        )
+
     def replay(self, event_id: str) -> None:
-        """Make a dead message pending again, due now, with all its attempts and in its old place.
+        """Make a dead message pending again, due now, with all its attempts, in its old place; what undoes it follows.
 
         Raises `OutboxError`: `not_found`, `wrong_status`, and `replay_too_late` after the horizon: a
         refused message may have been delivered after all, and receivers remember only so long.
         """
         self._move(
             event_id,
-            "dead",
+            ("dead",),
             "status = 'pending', attempts = 0, misses = 0, suspect = 0, first_claimed_at = NULL,"
-            " next_attempt_at = :now, ended_at = NULL,"
+            " next_attempt_at = :now, noted_at = :now, ended_at = NULL,"
             " turn = CASE WHEN ordering_key IS NULL THEN 1 ELSE 0 END",
         )
 
     def discard(self, event_id: str) -> None:
-        """Give a dead message up; its key goes on. Raises `OutboxError`: `not_found`, `wrong_status`."""
-        self._move(event_id, "dead", "status = 'archived', payload = NULL, turn = NULL, ended_at = :now")
+        """Give a dead message up as never delivered, and what undoes it; its key goes on.
+
+        Raises `OutboxError`: `not_found`, `wrong_status`.
+        """
+        self._move(event_id, ("dead",), "status = 'archived', payload = NULL, turn = NULL, ended_at = :now")
 
     def archive(self, older_than_s: float, limit: int = MAX_LIMIT) -> int:
         """Drop the payload of messages that were sent at least `older_than_s` seconds ago; return how many.
@@ -443,28 +498,19 @@ class Outbox:
 
     # Within ----------------------------------------------------------------------------------
 
-    def _place(self, db: sqlite3.Connection, event_id: str, ordering_key: str | None) -> int:
-        """Return the place of what is compensated, in the same key's queue."""
-        if ordering_key is None:
-            refuse("a compensation has the ordering key of what it undoes")
-        row = db.execute(
-            "SELECT coalesce(anchor, id), ordering_key FROM outbox WHERE event_id = ?",
-            (event_id,),
-        ).fetchone()
-        if row is None:
-            raise OutboxError("not_found", "there is no event to compensate")
-        if row[1] != ordering_key:
-            refuse("a compensation has the ordering key of what it undoes")
-        return int(row[0])
-
     def _known(self, db: sqlite3.Connection, event_id: str, sha256: str) -> int:
         row = db.execute("SELECT id, sha256, status, last_error FROM outbox WHERE event_id = ?", (event_id,)).fetchone()
         if row[1] != sha256:
             raise OutboxError("event_conflict")
-        # Only what was given up keeps its error in the archive.
-        if row[2] == "withdrawn" or (row[2] == "archived" and row[3] is not None):
-            raise OutboxError("wrong_status", "withdrawn" if row[2] == "withdrawn" else "discarded")
+        _refuse_given_up(*row[2:])
         return int(row[0])
+
+    def _bury(self, db: sqlite3.Connection, error: str, now: int, row_id: int, fence: int) -> int:
+        """Make a claimed row dead; a skipped one keeps what undoes it from going on. Return how many it was."""
+        buried = db.execute(_BURY, (error, now, self._block, row_id, fence)).rowcount
+        if buried and not self._block:
+            db.execute(_LET_WAIT, {"id": row_id})
+        return buried
 
     def _recover(self, db: sqlite3.Connection, now: int) -> None:
         """Make the rows of dead leases pending again, as suspects; one that was alone has killed its relay.
@@ -473,13 +519,14 @@ class Outbox:
         have come before such a row meanwhile.
         """
         db.execute(_TOO_LONG, (now, now))
+        db.execute(_FROM_AHEAD, {"now": now})
         rows = db.execute(
             f"SELECT id, fence, ordering_key, attempts, suspect FROM outbox WHERE {_LEASE_OVER}", (now,)
         ).fetchall()
         for row_id, fence, key, attempts, suspect in rows:
             alone = suspect == 2
             if alone and attempts >= self._max_attempts:
-                db.execute(_BURY, ("relay_died", now, self._block, row_id, fence))
+                self._bury(db, "relay_died", now, row_id, fence)
                 db.execute("UPDATE outbox SET suspect = 2 WHERE status = 'pending' AND ordering_key = ?", (key,))
                 continue
             wait = milliseconds(seconds(self._delay(attempts), "delay", 0)) if alone else 0
@@ -487,7 +534,7 @@ class Outbox:
             db.execute(
                 f"{_LATER}, suspect = min(suspect + 1, 2), attempts = :attempts, last_error = 'relay_died'"
                 " WHERE id = :id",
-                {"due": now + wait, "attempts": kept, "id": row_id},
+                {"due": now + wait, "attempts": kept, "id": row_id, "now": now},
             )
         if rows:
             _next_turn(db, [row[2] for row in rows])
@@ -503,21 +550,31 @@ class Outbox:
     def _delay_s(self, delivery: Delivery) -> float:
         return seconds(self._delay(delivery.message.attempts + 1), "delay", 0)
 
-    def _move(self, event_id: str, status: str, change: str) -> None:
-        """Move one row by hand out of the status that it must have; the rest of its key moves up."""
+    def _move(self, event_id: str, statuses: tuple[str, ...], change: str) -> None:
+        """Move one row by hand out of a status that it must have; the rest of its key moves up.
+
+        What undoes it goes along: with one that is pending again or given up, unless that may have been delivered.
+        """
         text_of(event_id, "event_id")
         with self.database.write() as db:
             now = self._now_ms()
             row = db.execute(
-                "SELECT status, ordering_key, ended_at FROM outbox WHERE event_id = ?", (event_id,)
+                "SELECT status, ordering_key, ended_at, id, fence FROM outbox WHERE event_id = ?", (event_id,)
             ).fetchone()
             if row is None:
                 raise OutboxError("not_found")
-            if row[0] != status:
+            if row[0] not in statuses:
                 raise OutboxError("wrong_status", row[0])
-            if change.startswith("status = 'pending'") and now - row[2] >= milliseconds(self.horizon_s):
+            again, dead = change.startswith("status = 'pending'"), row[0] == "dead"
+            if again and dead and now - row[2] >= milliseconds(self.horizon_s):
                 raise OutboxError("replay_too_late")
-            db.execute(f"UPDATE outbox SET {change} WHERE event_id = :event_id", {"now": now, "event_id": event_id})
+            names = {"now": now, "id": row[3]}
+            db.execute(f"UPDATE outbox SET {change} WHERE id = :id", names)
+            if again:
+                db.execute(_WAKE, names)
+            elif dead or row[4] == 0:
+                for along in _TAKE_ALONG:
+                    db.execute(along, names)
             _next_turn(db, [row[1]])
 
     def _upkeep(self, change: str, statuses: tuple[str, ...], before: int, limit: int) -> int:
@@ -564,8 +621,9 @@ class OutboxWriter:
         from which the id is derived together with the topic. A repeat after an unclear commit has the same name, is the
         same event and runs nothing. The content names nothing: two customers may say the same.
 
-        The method is `async` as in the document, yet nothing is awaited while the write lock is held:
-        `business_fn` is a plain function, and one that wants to be awaited is refused and rolled back.
+        The method is `async` as in the document, yet nothing is awaited while the write lock is held: `business_fn` is
+        a plain function, and one that wants to be awaited is refused and rolled back. Another process's lock is waited
+        for beside the loop, as long as the database would.
 
         Raises as `Outbox.record`, `business_key_needed` without a name, and what `business_fn` raises.
         Source: I4-053, I4-054, I4-101.
@@ -577,25 +635,53 @@ class OutboxWriter:
             refuse("an event has one name: event_id or business_key")
         name = text_of(event_id, "event_id") if business_key is None else derive_event_id(where, business_key)
         _, sha256 = _content(where, event_payload, ordering_key, compensates)
-        with self._database.write() as db:
-            if db.execute("SELECT 1 FROM outbox WHERE event_id = ?", (name,)).fetchone() is not None:
-                self.outbox._known(db, name, sha256)
-                return name
-            answer = business_fn(db)
-            if inspect.isawaitable(answer):
-                if inspect.iscoroutine(answer):
-                    answer.close()
-                refuse("a business function inside a transaction is not awaited")
-            self.outbox.record(
-                db,
-                where,
-                event_payload,
-                event_id=name,
-                ordering_key=ordering_key,
-                priority=priority,
-                compensates=compensates,
-            )
-        return name
+
+        def both() -> str:
+            with self._database.write() as db:
+                if db.execute("SELECT 1 FROM outbox WHERE event_id = ?", (name,)).fetchone() is not None:
+                    self.outbox._known(db, name, sha256)
+                    return name
+                answer = business_fn(db)
+                if inspect.isawaitable(answer):
+                    if inspect.iscoroutine(answer):
+                        answer.close()
+                    refuse("a business function inside a transaction is not awaited")
+                self.outbox.record(
+                    db,
+                    where,
+                    event_payload,
+                    event_id=name,
+                    ordering_key=ordering_key,
+                    priority=priority,
+                    compensates=compensates,
+                )
+            return name
+
+        return await off_the_loop(self._database, both)
+
+
+def _undone(db: sqlite3.Connection, event_id: str, ordering_key: str | None) -> tuple[int, int, bool]:
+    """Return the place of what is compensated in its key's queue, its row, and whether it is dead and was skipped."""
+    if ordering_key is None:
+        refuse("a compensation has the ordering key of what it undoes")
+    row = db.execute(
+        "SELECT coalesce(anchor, id), id, ordering_key, turn, fence, status, last_error FROM outbox WHERE event_id = ?",
+        (event_id,),
+    ).fetchone()
+    if row is None:
+        raise OutboxError("not_found", "there is no event to compensate")
+    place, row_id, key, turn, fence, status, error = row
+    if key != ordering_key:
+        refuse("a compensation has the ordering key of what it undoes")
+    if status != "withdrawn" or fence == 0:  # what was claimed before it was withdrawn may have been delivered
+        _refuse_given_up(status, error)
+    return place, row_id, status == "waiting" or (status == "dead" and turn is None)
+
+
+def _refuse_given_up(status: str, last_error: str | None) -> None:
+    """Raise `wrong_status` for what will never be sent. Only what was given up keeps its error in the archive."""
+    if status == "withdrawn" or (status == "archived" and last_error is not None):
+        raise OutboxError("wrong_status", "withdrawn" if status == "withdrawn" else "discarded")
 
 
 def _content(topic: str, payload: Any, ordering_key: str | None, compensates: str | None) -> tuple[str, str]:
@@ -606,7 +692,7 @@ def _content(topic: str, payload: Any, ordering_key: str | None, compensates: st
 
 def _put_off(delivery: Delivery, now: int, wait_s: float, fence: int) -> dict[str, object]:
     due = now + milliseconds(wait_s)
-    return {"due": due, "error": delivery.error[:MAX_TEXT], "id": delivery.message.id, "fence": fence}
+    return {"due": due, "now": now, "error": delivery.error[:MAX_TEXT], "id": delivery.message.id, "fence": fence}
 
 
 def _change(db: sqlite3.Connection, sql: str, rows: Sequence[tuple[object, ...] | dict[str, object]]) -> int:

@@ -32,10 +32,12 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final, Protocol
 
 from chapter10.canonical import CodedError
 from chapter10.companions.basics.blame import blame
+from chapter10.companions.basics.locks import off_the_loop
 from chapter10.companions.basics.tasks import leaves, own, until
 from chapter10.companions.effects.messages import (
     BATCH_LIMIT,
@@ -54,7 +56,7 @@ from chapter10.companions.effects.messages import (
     seconds,
     whole,
 )
-from chapter10.database import StoreError
+from chapter10.database import Database, StoreError
 
 __all__ = [
     "GRACE_S",
@@ -93,6 +95,8 @@ _RECEIVERS: Final = 1000
 class Rows(Protocol):
     """What a relay asks of an outbox; `companions.effects.outbox_rows.Outbox` has it."""
 
+    database: Database
+
     def claim(self, limit: int = ..., lease_s: float = ...) -> Batch | None:
         """Take due rows, or None."""
 
@@ -108,6 +112,8 @@ class Rows(Protocol):
 
 class Kept(Protocol):
     """What upkeep asks of an outbox."""
+
+    database: Database
 
     def archive(self, older_than_s: float, limit: int = ...) -> int:
         """Drop the payload of messages that were sent that long ago; return how many."""
@@ -191,11 +197,12 @@ class Relay:
 
         Raises `StoreError`, and `CancelledError` when it is cancelled (what was sent is marked first).
         """
-        for owed in self._owed[:]:
-            self._mark(owed)
+        while self._owed:
+            await self._mark(self._owed.pop(0))
         if self._is_paused():
             return PassReport(paused=True)
-        batch = self._outbox.claim(1 if self._probes_failed else self._limit, self._lease_s)
+        limit = 1 if self._probes_failed else self._limit
+        batch = await off_the_loop(self._outbox.database, partial(self._outbox.claim, limit, self._lease_s))
         if batch is None:
             return PassReport()
         told: list[Delivery] = []
@@ -207,10 +214,10 @@ class Relay:
             await self._send_batch(batch, told)
         except BaseException:
             with suppress(StoreError):  # it stays owed, and the end of the lease gives it to the next claim
-                self._mark((batch, told))
+                await self._mark((batch, told))
             raise
         else:
-            return self._mark((batch, told))
+            return await self._mark((batch, told))
         finally:
             self._open.remove(mine)
             mine.set_result(None)
@@ -362,18 +369,25 @@ class Relay:
 
     # Marking -------------------------------------------------------------------------------------
 
-    def _mark(self, owed: tuple[Batch, list[Delivery]]) -> PassReport:
-        """Store how a batch fared; it stays owed until that has worked."""
-        if owed not in self._owed:
-            self._owed.append(owed)
+    async def _mark(self, owed: tuple[Batch, list[Delivery]]) -> PassReport:
+        """Store how a batch fared, also for a caller who is cancelled meanwhile; what cannot be stored stays owed."""
         batch, told = owed
         judged = {each.message.id for each in told}
         rest = [Delivery(message, "not_tried") for message in batch.messages if message.id not in judged]
-        report = self._outbox.mark(batch, [*told, *rest])
-        self._owed.remove(owed)
-        self._marked.set()
-        self._marked = asyncio.Event()
-        return report
+        reports: list[PassReport] = []
+
+        def step() -> PassReport:
+            reports.append(self._outbox.mark(batch, [*told, *rest]))
+            return reports[0]
+
+        try:
+            return await off_the_loop(self._outbox.database, step, shielded=True)
+        finally:
+            if reports:
+                self._marked.set()
+                self._marked = asyncio.Event()
+            else:
+                self._owed.append(owed)
 
     def _report_of(self, turn: asyncio.Task[PassReport]) -> None:
         error = None if turn.cancelled() else turn.exception()
@@ -409,7 +423,8 @@ async def upkeep(
     while not stop.is_set():
         moved = 0
         try:
-            moved = max(outbox.archive(keep_s), outbox.forget(forget_s))
+            steps = (partial(outbox.archive, keep_s), partial(outbox.forget, forget_s))
+            moved = max([await off_the_loop(outbox.database, step) for step in steps])
             state = outbox.alarms()
             if state["alarms"] and on_alarm is not None:
                 on_alarm(state)

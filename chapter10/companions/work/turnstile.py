@@ -337,8 +337,13 @@ class FairDatabase(Database):
         super().__init__(path, application_id=application_id, migrations=migrations, busy_seconds=busy_seconds)
 
     def write(self) -> FairTransaction:
-        """Return a context manager for one durable write transaction, with a turn. Raises as `Database.write` does."""
-        return FairTransaction(self, self._turnstile, self._busy_seconds, check=self._check_file)
+        """Return a context manager for one durable write transaction, with a turn. Raises as `Database.write` does.
+
+        While `PRAGMA busy_timeout` is 0 it waits for nothing, and so for no turn either.
+        """
+        waits = self._pragma("busy_timeout") > 0
+        turnstile = self._turnstile if waits else Turnstile(None, 0)
+        return FairTransaction(self, turnstile, self._busy_seconds if waits else 0, check=self._check_file)
 
     def row(self, sql: str, parameters: Sequence[object] = ()) -> Any:
         """Return the first row of a query, or None. Raises as `Database.row` does."""

@@ -81,7 +81,7 @@ class _Mortal:
     """The rows of an outbox as one process sees them: once it is dead it changes nothing."""
 
     def __init__(self, outbox: Outbox) -> None:
-        self.outbox = outbox
+        self.outbox, self.database = outbox, outbox.database
         self.dead = asyncio.Event()
 
     def _alive(self) -> Outbox:

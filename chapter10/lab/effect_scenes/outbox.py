@@ -18,6 +18,7 @@ from chapter10.companions.effects.outbox import (
     TABLES,
     Consumer,
     Outbox,
+    PermanentRefusal,
     Relay,
     TransportDown,
     growing_delay,
@@ -56,6 +57,7 @@ def outbox_experiment(scene: Scene) -> dict[str, Any]:
         "transactions": _transactions(),
         **run_virtual(lambda loop: _poison(scene)),
         "order": run_virtual(lambda loop: _order(scene)),
+        "skipped": run_virtual(lambda loop: _skipped(scene)),
         **run_virtual(lambda loop: _outage(scene)),
         "others_fail": [run_virtual(partial(_others_fail, scene, case)) for case in _CASES],
         **run_virtual(lambda loop: _twice(scene)),
@@ -177,6 +179,42 @@ async def _order(scene: Scene) -> list[dict[str, Any]]:
         if not (await relay.run_pass()).claimed:
             clock.now += 1.0
     database.close()
+    return rows
+
+
+async def _skipped(scene: Scene) -> list[dict[str, Any]]:
+    """Key order-9 under `skip`: the charge is declined for good, and its refund waits for a person."""
+    rows = []
+    for by_hand in ("replay", "discard"):
+        scene.begin(f"没有扣成的，不退 / nobody is refunded what was never charged: {by_hand}")
+        clock = _Clock()
+        database, outbox = _open(clock, when_dead="skip")
+        got: list[str] = []
+
+        async def send(topic: str, payload: str, *, key: str, got: list[str] = got, clock: _Clock = clock) -> None:
+            declined = key == "charge" and clock.now < 1
+            scene.now = clock.now
+            scene.note("relay", f"sends {key}", "declined for good" if declined else "sent")
+            if declined:
+                raise PermanentRefusal("card_declined")
+            got.append(key)
+
+        _record(outbox, "charge", ordering_key="order-9")
+        _record(outbox, "refund", ordering_key="order-9", compensates="charge")
+        _record(outbox, "receipt", ordering_key="order-9")
+        relay = Relay(outbox, send, clock=clock)
+        for _ in range(3):
+            await relay.run_pass()
+        before, refund = list(got), outbox.status("refund")["status"]
+        clock.now = 1.0
+        scene.now = 1.0
+        getattr(outbox, by_hand)("charge")
+        scene.note("operator", f"{by_hand} charge", outbox.status("refund")["status"])
+        for _ in range(3):
+            await relay.run_pass()
+        states = {f"{name}_ends": outbox.status(name)["status"] for name in ("charge", "refund")}
+        rows.append({"by_hand": by_hand, "sent_before": before, "refund_before": refund, "sent": got, **states})
+        database.close()
     return rows
 
 
@@ -326,13 +364,14 @@ GROUP: Final = Group(
     text="""\
 业务写入和消息在同一个事务里：哪一步死去，都是两者俱在或俱无。送出之后才标记，所以至少送达一次；接收方把处理过的
 event_id 和自己的效果写进同一个事务，重复的就丢掉。毒消息只耽误自己，退避之后进死信；对方整体不可达不算任何消息的失
-败。同键先后不变，补偿紧跟在它要撤销的那条之后，早于之后的扣款；别的键照常进行。
+败。同键先后不变，补偿紧跟在它要撤销的那条之后，早于之后的扣款；别的键照常进行。被跳过的死信没有生效，撤销它的补偿就等
+着：重放则随后送出，放弃则一起收回。
 
 The business write and the message are one transaction: whichever step dies, both are there or neither is. A row is
 marked after it was sent, so it is delivered at least once, and the receiver drops what it knows, in the transaction
 of its own effect. Poison delays only itself and ends as dead; an outage of the transport costs nobody an attempt.
 Order holds within a key, a compensation stands right behind what it undoes and before later charges, other keys go
-on.
+on. What undoes a dead message that was skipped waits: it follows a replay, and is withdrawn with a discard.
 """,
-    tables=("transactions", "order", "others_fail"),
+    tables=("transactions", "order", "skipped", "others_fail"),
 )

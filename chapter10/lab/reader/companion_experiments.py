@@ -176,7 +176,11 @@ def _predict(parser: argparse.ArgumentParser, options: argparse.Namespace) -> in
 def _run() -> tuple[dict[str, Any], dict[str, Scene]]:
     scenes = {name: Scene() for name in GROUPS}
     figures = {name: group.run(scenes[name]) for name, group in GROUPS.items()}
-    return {"contract": CONTRACT, **UNMEASURED, "groups": figures}, scenes
+    return _evidence(figures), scenes
+
+
+def _evidence(groups: Mapping[str, Any]) -> dict[str, Any]:
+    return {"contract": CONTRACT, **UNMEASURED, "groups": groups}
 
 
 def _reports() -> dict[str, str]:
