@@ -29,7 +29,14 @@ from chapter10.companions.tools.registry import ApprovalRequest, CallContext, To
 from chapter10.companions.tools.result_budget import ResultBudget, merge_messages
 from chapter10.companions.tools.result_store import ResultStore
 from chapter10.companions.tools.tool_calls import CallFailure, Progress, ToolResult
-from chapter10.companions.tools.transcript import MAX_PROBLEMS, fits, prefix_digests, problems_of
+from chapter10.companions.tools.transcript import (
+    MAX_PROBLEMS,
+    blocks_of,
+    fits,
+    messages_for,
+    prefix_digests,
+    problems_of,
+)
 from chapter10.tests.support import FolderTestCase
 
 Block = dict[str, Any]
@@ -267,6 +274,33 @@ class WhatReachesAHandler(GatewayTestCase):
         self.assertEqual(nested[0]["function"]["parameters"], flat[0]["input_schema"])
         with self.assertRaises(ValueError):
             request.tools_for("other")  # type: ignore[arg-type]
+
+    async def test_messages_have_the_two_forms_of_providers(self) -> None:
+        """An answer with `tool_calls` runs as its blocks would, and the next request can be sent in that form.
+
+        Claims: C8-074.
+        """
+        self.tool("orders.get")
+        gateway = await self.ready("orders")
+        function = {"name": "orders_get", "arguments": '{"order_id": "A"}'}
+        calls: Any = [{"id": "a", "type": "function", "function": function}, {"id": "b", "type": "function"}, None]
+        results = await self.play(gateway, {"role": "assistant", "content": "Wait.", "tool_calls": calls})
+        self.assertEqual([one.code for one in results], [None, "unknown_tool", "unknown_tool"])
+        request = gateway.request()
+        self.assertEqual(problems_of(request.messages), [])
+        sent = request.messages_for("function")
+        roles = ["user", "assistant", "tool", "assistant", "tool", "tool", "tool"]
+        self.assertEqual([one["role"] for one in sent], roles)
+        self.assertEqual((sent[1]["content"], sent[3]["content"]), (None, "Wait."))
+        made = {"id": "a", "type": "function", "function": {**function, "arguments": '{"order_id":"A"}'}}
+        self.assertEqual(sent[3]["tool_calls"][0], made)
+        self.assertEqual(sent[4], {"role": "tool", "tool_call_id": "a", "content": "orders.get A"})
+        self.assertEqual(request.messages_for("input_schema"), request.messages)
+        await self.play(gateway, {"type": "thinking", "thinking": "hm"}, {"role": "assistant", "content": "Done."})
+        self.assertEqual(messages_for(gateway.transcript, "function")[-1], {"role": "assistant", "content": "Done."})
+        self.assertEqual(blocks_of({"content": None, "tool_calls": 3}), [])
+        with self.assertRaises(ValueError):
+            request.messages_for("other")  # type: ignore[arg-type]
 
     async def test_the_two_tools_may_be_called_otherwise(self) -> None:
         """By names that fit and that no registered tool has, so that none is hidden behind another."""

@@ -235,7 +235,7 @@ class Docstrings(unittest.TestCase):
     """Where the texts come from."""
 
     def test_the_docstring_describes_the_tool_and_its_arguments(self) -> None:
-        """The section `Args:` and lines `:param x:` go to the arguments, all else is the description."""
+        """A section `Args:` or an underlined one, and lines `:param x:`, go to the arguments; the rest describes."""
 
         def google(city: str, days: int = 1) -> str:
             """Tell the weather.
@@ -261,11 +261,35 @@ class Docstrings(unittest.TestCase):
             """
             return city
 
+        def underlined(city: str, days: int = 1, more: int = 1) -> str:
+            """Tell the weather.
+
+            Parameters
+            ----------
+            city : str
+                A name,
+                as on a map.
+
+            days, more : int, optional
+                How many.
+
+            Returns
+            -------
+            str
+                A text.
+            """
+            return city
+
+        self.assertEqual(
+            typed_function(underlined).description, "Tell the weather.\n\nReturns\n-------\nstr\n    A text."
+        )
+        more = typed_function(underlined).parameters["properties"]["more"]
+        self.assertEqual(more["description"], "How many.")
         self.assertEqual(
             typed_function(google).description, "Tell the weather.\n\nOf today and later.\n\nReturns:\n    A text."
         )
         self.assertEqual(typed_function(fields).description, "Tell the weather.")
-        for function in (google, fields):
+        for function in (google, fields, underlined):
             properties = typed_function(function).parameters["properties"]
             self.assertEqual(properties["city"]["description"], "A name, as on a map.")
             self.assertEqual(properties["days"]["description"], "How many.")

@@ -14,8 +14,9 @@ What has a default is not required; the default is shown where it is JSON and fi
 JSON cannot express (a set, bytes, a type that holds itself, `*args`, no hint at all) is refused by the argument's
 name when the function is looked at, and never taken for `Any`.
 
-The docstring gives the description: all of it but the section `Args:` (or lines `:param name:`), whose texts
-describe the arguments. A text for an argument that does not exist is refused, because a model would believe it.
+The docstring gives the description: all of it but the section `Args:` (or `Parameters` with a line under it, or lines
+`:param name:`), whose texts describe the arguments. A text for an argument that does not exist is refused, because a
+model would believe it.
 
 Source: the document on the tool registry (claims T6-007, T6-022): one place for what a model sees and what runs.
 """
@@ -324,16 +325,18 @@ def _members(item: _Form) -> _Form:
 
 
 _PARAM: Final = re.compile(r":param\s+(?:[^:]*\s)?\*{0,2}(\w+):\s*(.*)")
+_PARAMETERS: Final = ("Parameters", "Other Parameters")
+_RULE: Final = re.compile(r"-{3,}\s*")
 _ENTRY: Final = re.compile(r"\*{0,2}(\w+)\s*(?:\([^)]*\))?:\s*(.*)")
 
 
 def _docstring(text: str) -> tuple[str, dict[str, str]]:
     """Split a cleaned docstring into the description and a text for each argument."""
     kept: list[str] = []
-    texts: dict[str, list[str]] = {}
+    lines, texts = _underlined(text.splitlines())
     into = kept  # where a line that goes on belongs
     section: int | None = None  # the indentation of the entries of `Args:`, 0 before the first
-    for line in text.splitlines():
+    for line in lines:
         indent = len(line) - len(line.lstrip())
         word = line.strip()
         if word in ("Args:", "Arguments:", "Parameters:") and indent == 0:
@@ -358,6 +361,25 @@ def _docstring(text: str) -> tuple[str, dict[str, str]]:
             into = kept
             kept.append(line)
     return "\n".join(kept).strip(), {name: " ".join(filter(None, lines)) for name, lines in texts.items()}
+
+
+def _underlined(lines: list[str]) -> tuple[list[str], dict[str, list[str]]]:
+    """Take out the section `Parameters` that has a line under it, and return the rest and its texts by argument."""
+    kept: list[str] = []
+    texts: dict[str, list[str]] = {}
+    into: list[list[str]] | None = None  # the texts that a line goes on, while it is in the section
+    for place, line in enumerate(lines):
+        if place + 1 < len(lines) and _RULE.fullmatch(lines[place + 1]):
+            into = [] if line.strip() in _PARAMETERS else None
+        if into is None:
+            kept.append(line)
+        elif line.strip() and not line.startswith(" ") and not _RULE.fullmatch(line):
+            names = line.partition(":")[0].split(",") if line.strip() not in _PARAMETERS else []
+            into = [texts.setdefault(name.strip().lstrip("*"), []) for name in names]
+        elif line.startswith(" "):
+            for lines_of_one in into:
+                lines_of_one.append(line.strip())
+    return kept, texts
 
 
 def _shown(hint: Any) -> str:

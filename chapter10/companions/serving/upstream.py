@@ -33,6 +33,7 @@ from typing import Any, Final
 
 from chapter10.canonical import canonical
 from chapter10.companions.finding.tool_list import ToolListError, parse_tool_list
+from chapter10.companions.serving.bridge import read_pages, said_of
 from chapter10.companions.serving.greeting import LEGACY, META, MODERN
 from chapter10.companions.serving.loading import TIMEOUT_SECONDS, ServingError, definition_spec
 from chapter10.companions.serving.messages import MAX_LINE_BYTES, METHOD_NOT_FOUND, write_message
@@ -48,7 +49,6 @@ START_SECONDS: Final = 10.0
 """How long a client's first list waits for the servers, and their greeting for an answer."""
 FIRST_PAUSE: Final = 1.0
 LONGEST_PAUSE: Final = 60.0
-_MAX_PAGES: Final = 100
 _MAX_OUTPUT_CHARS: Final = 1_000_000
 
 _OLDER: Final = ("2025-03-26", "2024-11-05")
@@ -222,15 +222,12 @@ class _Child:
         await self._write({"method": "notifications/initialized"})
 
     async def _list(self) -> list[dict[str, Any]]:
-        listed: list[dict[str, Any]] = []
-        cursor: dict[str, Any] = {}
-        for _ in range(_MAX_PAGES):
-            result = (await asyncio.wait_for(self._ask("tools/list", cursor), START_SECONDS)).get("result", {})
-            listed += [tool for tool in result.get("tools", ()) if type(tool) is dict]
-            if type(result.get("nextCursor")) is not str:
-                break
-            cursor = {"cursor": result["nextCursor"]}
-        return listed
+        async def result(method: str, params: dict[str, Any]) -> dict[str, Any]:
+            answer = await asyncio.wait_for(self._ask(method, params), START_SECONDS)
+            return {"tools": [], **answer["result"]} if type(answer.get("result")) is dict else {"tools": []}
+
+        listed, _ = await read_pages(result)
+        return [tool for tool in listed if type(tool) is dict]
 
     # What it offers ------------------------------------------------------------------------------
 
@@ -285,10 +282,7 @@ class _Child:
         result = answer.get("result")
         if type(result) is not dict:
             return text_result(f"{self._name}: {answer.get('error', {}).get('message')}", is_error=True)
-        if result.get("resultType", "complete") != "complete" or type(result.get("content")) is not list:
-            return text_result(f"The server {self._name} asks for what is not passed on here.", is_error=True)
-        said = {key: result[key] for key in ("content", "structuredContent") if key in result}
-        return {**said, "isError": result.get("isError") is True}
+        return said_of(result)
 
     # Lines ---------------------------------------------------------------------------------------
 

@@ -79,7 +79,7 @@ from chapter10.companions.tools.tool_calls import (
     parse_arguments,
 )
 from chapter10.companions.tools.tool_spec import MAX_OUTPUT_CHARS, RETRYABLE, TEXTS
-from chapter10.companions.tools.transcript import Shape, fits, provider_name, tools_for
+from chapter10.companions.tools.transcript import Shape, blocks_of, fits, messages_for, provider_name, tools_for
 from chapter10.limits import is_unicode
 
 __all__ = [
@@ -173,6 +173,10 @@ class Request:
         request changes with each load. Raises `ValueError` for another shape.
         """
         return tools_for([*self.tools, *(self.loaded if loaded else ())], shape)
+
+    def messages_for(self, shape: Shape) -> list[Message]:
+        """Return the messages as a provider takes them; see `transcript`. Raises `ValueError` for another shape."""
+        return messages_for(self.messages, shape)
 
 
 class Gateway:
@@ -271,7 +275,8 @@ class Gateway:
         """Return the turn in which the calls of one model answer run; see `Turn`.
 
         `answer` gives the blocks as they come: text, and `tool_use` with an `input` that is a dict or JSON
-        text; a call in which the answer was cut off has `"cut_off": True`. See W7 for all other blocks.
+        text; a call in which the answer was cut off has `"cut_off": True`. A whole assistant message with
+        `tool_calls` stands for its blocks. See W7 for all other blocks.
         Raises `GatewayError`: `turn_open`, `interrupted`, `nothing_asked`, `conversation_full`.
         """
         self._refuse_to_go_on()
@@ -546,7 +551,9 @@ class Turn:
         """Take the blocks as they come, until the answer ends, breaks or is stopped."""
         try:
             async for block in self._answer:
-                self._take(block)
+                whole = isinstance(block, Mapping) and "type" not in block and block.get("role") == "assistant"
+                for one in blocks_of(block) if whole else (block,):
+                    self._take(one)
         except asyncio.CancelledError:
             if not self._stopping:  # the stream's own, and not ours
                 self._error = GatewayError("stream_cancelled")

@@ -17,7 +17,14 @@ first are the beginning of the digests of the second.
 
 Names of tools are `[a-zA-Z0-9_-]{1,64}`. One that fits stays. Another one is written with `_` for every other sign and
 cut, and gets a digest of itself at its end where that is taken: so no tool is dropped, and whoever keeps the pairs
-finds the way back. A list of tools has two common forms (`tools_for`).
+finds the way back. A list of tools has two common forms (`tools_for`), and so have messages:
+
+    input_schema    blocks, as above
+    function        assistant: `content` is a text or null, and `tool_calls` hold the calls, each with its arguments as
+                    JSON text; each result is a message `{"role": "tool", "tool_call_id", "content"}` of its own
+
+Blocks are kept, and the other form is made of them for sending (`messages_for`) and read back to them (`blocks_of`).
+It has no place for blocks that only their provider knows, and no mark for a failure, whose content says that it is one.
 
 What it does not do: it repairs nothing, and it knows no limit of a provider.
 Source: the orchestration document, sections 8.2, 8.5 and 8.6 (claims C8-032, C8-058, C8-066, C8-074).
@@ -25,6 +32,7 @@ Source: the orchestration document, sections 8.2, 8.5 and 8.6 (claims C8-032, C8
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import re
 from collections.abc import Container, Iterable, Mapping, Sequence
@@ -37,7 +45,9 @@ __all__ = [
     "MAX_PROBLEMS",
     "Message",
     "Shape",
+    "blocks_of",
     "fits",
+    "messages_for",
     "prefix_digests",
     "problems_of",
     "provider_name",
@@ -51,7 +61,7 @@ Message = dict[str, Any]
 MAX_NAME: Final = 64
 """Characters of a name."""
 Shape = Literal["input_schema", "function"]
-"""A flat tool with `input_schema`, or a `function` with `parameters`."""
+"""A flat tool with `input_schema` and messages of blocks, or a `function` with `parameters` and `tool_calls`."""
 _NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _OTHER: Final = re.compile(r"[^a-zA-Z0-9_-]")
 _DIGEST: Final = 12
@@ -127,6 +137,53 @@ def tools_for(definitions: Iterable[Mapping[str, Any]], shape: Shape) -> list[di
         parts = ("name", "description", "parameters")
         return [{"type": "function", "function": {part: one[part] for part in parts}} for one in definitions]
     raise ValueError("neither input_schema nor function")
+
+
+def messages_for(messages: Iterable[Message], shape: Shape) -> list[Message]:
+    """Return messages of blocks, valid ones, as a provider takes them. `ValueError` for no shape."""
+    if shape == "input_schema":
+        return copy.deepcopy(list(messages))
+    if shape != "function":
+        raise ValueError("neither input_schema nor function")
+    sent: list[Message] = []
+    for message in messages:
+        blocks, role = message["content"], message["role"]
+        results = [block for block in blocks if block["type"] == "tool_result"]
+        sent += [{"role": "tool", "tool_call_id": one["tool_use_id"], "content": _text(one)} for one in results]
+        text = "\n".join(block["text"] for block in blocks if block["type"] == "text")
+        calls = [_tool_call(block) for block in blocks if block["type"] == "tool_use"]
+        if calls:
+            sent.append({"role": role, "content": text or None, "tool_calls": calls})
+        elif text:
+            sent.append({"role": role, "content": text})
+    return sent
+
+
+def blocks_of(message: Mapping[str, Any]) -> list[Message]:
+    """Return the blocks of an assistant message with `tool_calls`, as `Gateway.turn` takes them.
+
+    Arguments stay the text that the model wrote. Where an entry has no `function`, the call has no name, so that it
+    gets its answer as such. What is no list of calls holds none.
+    """
+    text, calls = message.get("content"), message.get("tool_calls")
+    blocks: list[Message] = [{"type": "text", "text": text}] if isinstance(text, str) and text else []
+    for call in calls if isinstance(calls, list) else ():
+        given = call if isinstance(call, Mapping) else {}
+        function = given.get("function")
+        asked = function if isinstance(function, Mapping) else {}
+        block = {"type": "tool_use", "id": given.get("id"), "name": asked.get("name")}
+        blocks.append({**block, "input": asked.get("arguments", "")})
+    return blocks
+
+
+def _tool_call(block: Message) -> Message:
+    function = {"name": block["name"], "arguments": canonical(block["input"])}
+    return {"id": block["id"], "type": "function", "function": function}
+
+
+def _text(result: Message) -> str:
+    content = result["content"]
+    return content if isinstance(content, str) else canonical(content)
 
 
 def _block(block: Message, role: object, ids: set[str]) -> list[str]:

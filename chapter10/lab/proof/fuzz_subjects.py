@@ -896,6 +896,7 @@ NOT_FUZZED: Final[dict[str, tuple[str, ...]]] = {
         "IntentRecords.release", "IntentRecords.release_in", "IdempotencyStore.run_in", "Outbox.has_time",
         "Outbox.mark", "Consumer.first_time_in", "Relay.run", "Relay.wait_for", "Worker.run", "outbox_worker",
         "asked_wait", "at_once", "off_the_loop", "StreamingToolExecutor.is_safe", "StreamingToolExecutor.state_of",
+        "messages_for", "blocks_of",
     ),
     "it is the check itself": (
         "Arguments", "is_unicode", "milliseconds", "need_transaction", "are_names", "are_words", "is_label",

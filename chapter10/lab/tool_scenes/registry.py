@@ -56,14 +56,14 @@ class _Tool:
             idempotency_key=lambda arguments: f"order {arguments['order_id']}",
         )
 
-    async def _handle(self, order_id: str) -> str:
+    async def _handle(self, order_id: str) -> object:
         fault = self._faults[min(self.calls, len(self._faults) - 1)]
         self.calls += 1
         if fault == "hang":
             await asyncio.Event().wait()
         if isinstance(fault, BaseException):
             raise fault
-        return str(fault)
+        return object() if fault == _UNSHOWN else str(fault)
 
     async def _query(self, key: str, arguments: dict[str, Any]) -> Status:
         self.queries += 1
@@ -122,6 +122,7 @@ def _writes_ask(faults: list[BaseException | str], **options: Any) -> _Play:
     return play
 
 
+_UNSHOWN: Final = "an object that is no JSON"
 _LOST: Final = ConnectionError("password=hunter2")
 _MATRIX: Final[tuple[tuple[str, _Play], ...]] = (
     ("参数缺失 / missing argument", _same(["fine"], arguments={})),
@@ -133,6 +134,7 @@ _MATRIX: Final[tuple[tuple[str, _Play], ...]] = (
     ("超时 / out of time", _writes_ask(["hang"], seconds=_SHORT_SECONDS)),
     ("别的错误 / any other error", _same([KeyError("password=hunter2")])),
     ("输出过大 / output too large", _same(["x" * 100])),
+    ("做完了，答案无法显示 / done, and its answer cannot be shown", _same([_UNSHOWN])),
 )
 """Each fault, and how it is played for an effect. Whatever is not said is fine: permitted, approved, in time."""
 
@@ -217,14 +219,15 @@ GROUP: Final = Group(
     target="registry",
     text="""\
 每种故障、每个副作用级别一行，最要紧的一列是 `calls`：处理函数真正运行了几次。只看错误码，看不出写入跑了两遍。读取最多
-重复两次；写入超时是 `outcome_unknown`，先查状态，绝不盲目重写；不可逆的写入未经批准不运行，也从不重复。模型只看到
-错误码，异常里的文字（这里有一个口令）不会出现在任何一行。
+重复两次；写入超时是 `outcome_unknown`，先查状态，绝不盲目重写；不可逆的写入未经批准不运行，也从不重复。写入做完了而答案
+无法显示，仍是做成了，模型读到“不要再做”。模型只看到错误码，异常里的文字（这里有一个口令）不会出现在任何一行。
 
 One row for each fault and effect. The column that counts is `calls`: how often the handler really ran. A code
 alone would not show that a write ran twice. A read is repeated at most twice; a write that was out of time
 is `outcome_unknown` until its status was asked, and never simply repeated; an irreversible write needs an
-approval and is never repeated. The model reads a code: the text of an exception, here with a password in it,
-is in no row.
+approval and is never repeated. A write that was done and whose answer cannot be shown was done all the same, and
+the model reads that it is not to be made again. The model reads a code: the text of an exception, here with a
+password in it, is in no row.
 """,
     tables=("matrix",),
 )
