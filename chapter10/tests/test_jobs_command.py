@@ -8,6 +8,7 @@ import io
 import json
 import os
 import signal
+import sys
 import time
 import unittest
 from collections.abc import Callable, Iterator
@@ -16,13 +17,14 @@ from typing import Any
 from unittest import mock
 
 from chapter10.companions.operating.jobs_command import default_database, main
+from chapter10.companions.operating.jobs_crew import worker_arguments
 from chapter10.companions.operating.jobs_watch import Bar, bar_text, event_line, watch
 from chapter10.companions.work.living_store import LivingStore
 from chapter10.companions.work.worker_log import WorkerLog, log_path
 from chapter10.database import StoreError
 from chapter10.lab.histories.job_checker import contents
 from chapter10.tests.job_support import AUGUST, REPORT, LivingTestCase
-from chapter10.tests.support import ManualClock, run_python, start_python
+from chapter10.tests.support import TOP, ManualClock, run_python, start_python
 
 SALES = (
     "order_id,month,amount_cents,day\nA,2026-08,1000,2026-08-01\nB,2026-08,2000,2026-08-02\n"
@@ -44,6 +46,10 @@ VERBS = (
     "compact",
     "backup",
     "release",
+    "retry",
+    "pause",
+    "resume",
+    "top",
     "stats",
 )
 
@@ -491,6 +497,178 @@ class WhatOperatorsMeet(CommandTestCase):
         self.assertEqual(self.run_jobs("result", 1), 3)
         self.assertEqual(self.errors, "store_unavailable: damaged: the result of job 1\n")
         self.damage("UPDATE receipts SET data = replace(data, '9000', '6000')")
+
+
+TASKS = """
+from chapter10.companions.work.functions import task
+
+@task("letters.count", version="1", retries=0)
+def count(text: str) -> int:
+    if not text:
+        raise ValueError("nothing to count")
+    return len(text)
+"""
+
+
+class TasksOfAModule(CommandTestCase):
+    """What `--handlers` adds."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        (self.folder / "letter_tasks.py").write_text(TASKS, encoding="utf-8")
+        self.enterContext(mock.patch.object(sys, "path", [str(self.folder), *sys.path]))
+        self.addCleanup(sys.modules.pop, "letter_tasks", None)
+
+    def test_a_task_is_submitted_done_and_read(self) -> None:
+        """With its kind, its arguments and its module; the result is what the function returned."""
+        task = ("--kind", "letters.count", "--handlers", "letter_tasks")
+        job = self.json("submit", *task, "--args", '{"text": "abc"}', "--key", "k")
+        self.assertEqual(0, self.work("--handlers", "letter_tasks"))
+        self.assertEqual(3, self.json("result", job["id"])["data"])
+        again = self.json("submit", *task, "--args", '{"text": "abc"}')
+        self.assertEqual(([], False), (again["earlier"], again["id"] == job["id"]))
+
+    def test_a_worker_leaves_other_kinds_in_line_and_stats_names_them(self) -> None:
+        """One that has no handler of a kind drains what it can do."""
+        self.run_jobs("submit", "--kind", "letters.count", "--handlers", "letter_tasks", "--args", '{"text": "a"}')
+        self.assertEqual(0, self.work())
+        self.assertEqual(0, self.run_jobs("stats"))
+        self.assertIn("kind letters.count 1: 1 of 1 wait\n", self.said)
+        (row,) = self.json("stats")["kinds"]
+        self.assertEqual(("letters.count", 1), (row["kind"], row["queued"]))
+
+    def test_what_cannot_be_a_task_is_usage(self) -> None:
+        """An unknown kind, arguments that are none or do not fit, and a module that is not there or has no task."""
+        task = ("submit", "--kind", "letters.count", "--handlers", "letter_tasks", "--args")
+        for arguments, words in (
+            (("submit", "--kind", "letters.count", "--args", "{}"), "no handler of letters.count"),
+            ((*task, "[1]"), "not a JSON object"),
+            ((*task, "{"), "no JSON"),
+            ((*task, '{"text": 1}'), "/text"),
+            (("work", "--handlers", "no_such_tasks"), "ModuleNotFoundError"),
+            (("work", "--handlers", "json"), "has no task"),
+            (("submit", "--month", "2026-08"), "needs month and sales"),
+        ):
+            with self.subTest(arguments=arguments):
+                self.assertEqual(2, self.run_jobs(*arguments))
+                self.assertIn(words, self.errors)
+
+
+class AnOperatorsDay(CommandTestCase):
+    """Many at once, a pause, one screen, several processes."""
+
+    def batch(self, *lines: object) -> Path:
+        path = self.folder / "batch.jsonl"
+        path.write_text("".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8")
+        return path
+
+    def test_a_file_of_jobs_is_taken_whole_or_not_at_all(self) -> None:
+        """In one commit with one answer a job; a repeat gives the same ones, and a bad line is named."""
+        good = [{"key": f"k{n}", "month": "2026-08", "sales": str(self.sales)} for n in range(3)]
+        jobs = self.json("submit", "--from", self.batch(*good))
+        self.assertEqual([(1, "k0"), (2, "k1"), (3, "k2")], [(job["id"], job["action_key"]) for job in jobs])
+        self.assertEqual(jobs, self.json("submit", "--from", self.batch(*good)))
+        wrong: tuple[object, ...] = ({"month": "2026-08"}, [], {"key": "x", "month": "2026-08"})
+        for bad in wrong:
+            self.assertEqual(2, self.run_jobs("submit", "--from", self.batch({**good[0], "key": "new"}, bad)))
+            self.assertIn("line 2: ", self.errors)
+        self.assertEqual(
+            1,
+            self.run_jobs(
+                "submit", "--from", self.batch(*({**one, "key": "new" + one["key"]} for one in good)), "--capacity", "4"
+            ),
+        )
+        self.assertEqual(3, len(self.json("list")))
+
+    def test_a_job_starts_later_and_has_its_whole_deadline(self) -> None:
+        """Nobody claims it before; the deadline counts from the start."""
+        self.submit_export("--start-in", 50, "--deadline", 100)
+        self.assertIsNone(self.store.claim_next(now=1049.9))
+        self.assertEqual(1150, self.json("list")[0]["deadline"])
+        self.assertEqual((1, 1), self.store.claim_next(now=1050))
+
+    def test_a_pause_is_for_one_or_for_all_and_is_told(self) -> None:
+        """Twice changes nothing, which is exit code 1; `stats` says who is paused."""
+        self.submit_export()
+        answers = [self.run_jobs(*words) for words in (("pause",), ("pause",), ("pause", "--only", "local"))]
+        self.assertEqual([0, 1, 0], answers)
+        self.assertEqual([None, "local"], self.json("stats")["paused"])
+        self.run_jobs("stats")
+        self.assertIn("paused: everybody\npaused: owner local\n", self.said)
+        self.assertIsNone(self.store.claim_next(now=1001))
+        self.assertEqual(
+            [0, 1, 0], [self.run_jobs(*w) for w in (("resume",), ("resume",), ("resume", "--only", "local"))]
+        )
+        self.assertIsNotNone(self.store.claim_next(now=1001))
+
+    def test_one_screen_shows_what_waits_runs_and_failed(self) -> None:
+        """Once where no terminal is; on one it is drawn over itself until somebody interrupts."""
+        one, two, three = (self.submit_export("--key", key) for key in ("waits", "runs", "fails"))
+        self.store.claim(two, now=1000, lease=100)
+        self.store.progress(two, 1, 1, 4, now=1001)
+        self.store.fail(three, self.claim(three, now=1000), "broken", now=1002)
+        self.store.pause("bob", now=0)
+        self.clock.now = 1300.0
+        self.assertEqual(0, self.run_jobs("top"))
+        for words in (
+            "queued 1, running 1, expired 1, longest wait 5 min",
+            "paused: bob",
+            "kind sales.export 1: 1 of 2 wait",
+            "25%  1/4  attempt 1  sales.export  local  for 5 min",
+            "broken  sales.export  local, key fails, 4 min ago",
+        ):
+            self.assertIn(words, self.said)
+        terminal, looks = Terminal(tty=True), []
+
+        def sleep(seconds: float) -> None:
+            looks.append(seconds)
+            if len(looks) == 2:
+                raise KeyboardInterrupt
+
+        with mock.patch.object(self.clock, "sleep", sleep):
+            self.assertEqual(130, self.run_jobs("top", "--every", 3, terminal=terminal))
+        self.assertEqual(([3, 3], 2), (looks, self.said.count("\x1b[H\x1b[J")))
+        with mock.patch.object(self.clock, "sleep", sleep):
+            self.assertEqual(0, self.run_jobs("top", "--once", terminal=Terminal(tty=True)))
+        self.assertEqual(one, 1)
+
+    def test_a_worker_of_a_crew_is_started_as_it_was_typed(self) -> None:
+        """Without the number of workers, and with its own name."""
+        typed = ["work", "--concurrency", "3", "--name", "w", "--drain", "--concurrency=2", "--name=x"]
+        self.assertEqual(["work", "--name", "w-2", "--drain", "--name", "x-2"], worker_arguments(typed, 2))
+
+    @unittest.skipUnless(os.name == "posix", "groups of processes")
+    def test_a_crew_does_the_work_and_leaves_together(self) -> None:
+        """Two workers of two processes drain six jobs; the command ends with their worst exit code."""
+        self.sales.write_text(SALES, encoding="utf-8")
+        for number in range(6):
+            self.store.submit("alice", f"k{number}", AUGUST, now=time.time(), deadline=time.time() + 1000)
+        (self.folder / "crew_tasks.py").write_text(
+            "from chapter10.companions.work.functions import task\n"
+            "@task('reports.export')\ndef report(month: str) -> str:\n    return month\n",
+            encoding="utf-8",
+        )
+        child = run_python(
+            [
+                *[
+                    "-m",
+                    "chapter10",
+                    "jobs",
+                    "work",
+                    "--concurrency",
+                    "2",
+                    "--drain",
+                    "--handlers",
+                    "crew_tasks",
+                    "--db",
+                ],
+                str(self.path),
+            ],
+            environment={"PYTHONPATH": os.pathsep.join((str(self.folder), str(TOP)))},
+        )
+        self.assertEqual((0, ""), (child.returncode, child.stderr))
+        self.assertEqual(2, child.stdout.count("ready"))
+        self.assertEqual(6, child.stdout.count("succeeded"))
 
 
 class Watching(CommandTestCase):

@@ -47,10 +47,10 @@ def run_crew(arguments: Sequence[str], count: int) -> int:
         for worker in workers:
             worker.send_signal(signal.SIGTERM)
 
-    before: dict[int, Any] = {}
+    before: dict[signal.Signals, Any] = {}
     try:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            before[number] = signal.signal(number, pass_on)
+        for caught in (signal.SIGTERM, signal.SIGINT):
+            before[caught] = signal.signal(caught, pass_on)
         for number in range(1, count + 1):
             command = [sys.executable, "-m", "chapter10", "jobs", *worker_arguments(arguments, number)]
             # A group of its own: a Ctrl-C reaches it once, from here.
@@ -60,5 +60,5 @@ def run_crew(arguments: Sequence[str], count: int) -> int:
         for worker in workers:
             if worker.poll() is None:
                 worker.terminate()
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for caught, handler in before.items():
+            signal.signal(caught, handler)

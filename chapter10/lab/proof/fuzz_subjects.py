@@ -228,6 +228,8 @@ def _jobs(_: Path, make: Any = JobStore) -> Iterator[Bench]:
                       capacity=20),
                 _verb(store.hand_back, job_id=held, attempt=attempt, code="worker_stopped", now=3),
                 _verb(store.release, job_id=held, now=3),
+                _verb(store.pause, owner="bob", now=3), _verb(store.resume, owner="bob"),
+                _verb(store.paused), _verb(store.kinds),
                 _verb(store.claim_next, now=3, lease=10),
                 _verb(store.renew, job_id=held, attempt=attempt, now=3, lease=10),
                 _verb(store.sweep, now=3, limit=100),
@@ -896,7 +898,7 @@ NOT_FUZZED: Final[dict[str, tuple[str, ...]]] = {
         "IntentRecords.release", "IntentRecords.release_in", "IdempotencyStore.run_in", "Outbox.has_time",
         "Outbox.mark", "Consumer.first_time_in", "Relay.run", "Relay.wait_for", "Worker.run", "outbox_worker",
         "asked_wait", "at_once", "off_the_loop", "StreamingToolExecutor.is_safe", "StreamingToolExecutor.state_of",
-        "messages_for", "blocks_of",
+        "messages_for", "blocks_of", "kinds_text",
     ),
     "it is the check itself": (
         "Arguments", "is_unicode", "milliseconds", "need_transaction", "are_names", "are_words", "is_label",
@@ -918,12 +920,16 @@ NOT_FUZZED: Final[dict[str, tuple[str, ...]]] = {
 
 NOT_FUZZED_MODULES: Final[dict[str, str]] = {
     "lab": "a laboratory: programs for learning and proof, no boundary",
+    "companions.basics.modules": "it loads what a person named in a command",
+    "companions.work.functions": "it reads the program's own functions when the program starts",
     "companions.schemas.hints": "it reads the program's own functions when the program starts",
     "companions.schemas.schema_rules": "made by compile_schema, which is fuzzed with all of them",
     "experiments": "a program that writes reports",
     "quickstart": "a program",
     "__main__": "a program",
     "companions.operating.jobs_command": "a program",
+    "companions.operating.jobs_crew": "starts processes",
+    "companions.operating.jobs_top": "draws what the store answered",
     "companions.operating.jobs_watch": "draws what the store answered",
     "companions.serving": "ten thousand lines in its own test: what comes in comes as lines",
 }
