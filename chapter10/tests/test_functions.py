@@ -129,6 +129,18 @@ class AsAJob(FolderTestCase):
             self.assertEqual("bad_handler", caught.exception.code)
 
 
+class TheExample(FolderTestCase):
+    """`examples/word_tasks.py`, as it stands."""
+
+    def test_it_does_one_job_in_fifteen_lines(self) -> None:
+        """Decorated, submitted, done and read; docstrings and blank lines are not counted."""
+        word_tasks = load_module("examples.word_tasks")
+        self.assertEqual(3, word_tasks.main(str(self.folder / "jobs.db")))
+        self.assertEqual([word_tasks.count_words], tasks_of(word_tasks))
+        lines = map(str.strip, Path(word_tasks.__file__ or "").read_text(encoding="utf-8").splitlines())
+        self.assertLessEqual(sum(bool(line) and not line.startswith('"""') for line in lines), 15)
+
+
 class Named(FolderTestCase):
     """A module that a person names."""
 
