@@ -68,8 +68,8 @@ class Task:
         if type(retries) is not int or retries < 0:
             raise WorkerError("bad_handler", "retries is not a whole number from 0")
         context = _context_argument(function)
-        found = typed_function(function, leave_out=context)
-        schema = compile_schema(found.parameters)
+        _, description, parameters, call = typed_function(function, leave_out=context)
+        schema = compile_schema(parameters)
 
         def check(args: dict[str, Any]) -> None:
             wrong = schema.validate(args)
@@ -77,10 +77,10 @@ class Task:
                 raise ValueError(f"{wrong[0].path or 'the arguments'}: {wrong[0].reason}")
 
         def run(held: JobContext) -> Any:
-            return found.handler(**held.args, **({} if context is None else {context: held}))
+            return call(**held.args, **({} if context is None else {context: held}))
 
         self.kind, self.version = kind, version
-        self.parameters, self.description = found.parameters, found.description
+        self.parameters, self.description = parameters, description
         self.operation = Operation(kind, version, check)
         self.handler = Handler(run, version=version, temporary=retry_on, limit=timeout)
         self._function, self._max_attempts = function, retries + 1

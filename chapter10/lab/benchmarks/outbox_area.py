@@ -56,8 +56,8 @@ class BareRelay:
             self._recorded += 1
             self.db.execute(
                 "INSERT INTO outbox (event_id, topic, payload, sha256, ordering_key, priority, rank, turn, status,"
-                " attempts, misses, suspect, lease, next_attempt_at, fence, created_at)"
-                " VALUES (?, 'orders', ?, ?, NULL, 0, 0, 1, 'pending', 0, 0, 0, 0, 0, 0, 0)",
+                " attempts, misses, suspect, lease, next_attempt_at, noted_at, fence, created_at)"
+                " VALUES (?, 'orders', ?, ?, NULL, 0, 0, 1, 'pending', 0, 0, 0, 0, 0, 0, 0, 0)",
                 (f"event {self._recorded}", payload, "0" * 64),
             )
         self.db.execute("COMMIT")
