@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import signal
@@ -132,6 +133,18 @@ class OneJob(WorkerTestCase):
         self.assertEqual(self.worker(version="2").run(drain=True), 0)
         self.assertEqual(self.store.kinds(), [{"kind": "reports.export", "version": "1", "queued": 1, "live": 1}])
         self.assertEqual(self.once(), Outcome(1, 1, "succeeded"))
+
+    def test_a_handler_that_changes_the_folder_does_not_move_the_store(self) -> None:
+        """The log and the heartbeat's connection are those of the path as it was when the worker was made."""
+        self.submit()
+        elsewhere = self.folder / "elsewhere"
+        elsewhere.mkdir()
+        with contextlib.chdir(self.folder):
+            worker = Worker(self.path.name, {}, clock=self.clock, renew_every=float("inf"))
+            self.addCleanup(worker.close)
+            os.chdir(elsewhere)
+            worker._heartbeat._connect().close()
+        self.assertEqual(([], str(self.path.resolve())), (list(elsewhere.iterdir()), worker._path))
 
     def test_a_paused_worker_sleeps_and_goes_on_when_it_may(self) -> None:
         """Nothing is begun meanwhile; the end of the pause is seen as any other change of the file."""

@@ -288,7 +288,7 @@ class Worker:
         self._on_overrun = overrun
         self._stop_at: float | None = None
         self._store = LivingStore(path, busy_seconds=_BUSY_SECONDS)  # it refuses what is no path
-        self._path = os.fspath(path)
+        self._path = os.path.realpath(os.fspath(path))  # a handler may change the folder
         try:
             # For looking: it sees the commits of everybody, of this worker's other connections too.
             self._look = FairDatabase(
