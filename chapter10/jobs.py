@@ -172,7 +172,8 @@ class Job(NamedTuple):
         times = {*map(type, (self.deadline, self.ready_at, self.lease_until or 0))} <= {int, float}
         texts = all(type(text) is str and is_unicode(text) for text in (self.owner, self.state, self.error or ""))
         attempts = is_whole(self.max_attempts, 0) and is_whole(self.attempt, 0, self.max_attempts)
-        return times and texts and attempts and is_whole(self.total, 0) and is_whole(self.done, 0, self.total)
+        counts = is_whole(self.total, 0) and is_whole(self.done, 0, self.total)
+        return times and texts and attempts and counts and self.state in STATES
 
 
 class JobStore:

@@ -801,6 +801,20 @@ class UpkeepTest(StoreTestCase):
         with self.assertRaises(LostInvocation):
             self.store.renew(T, "a", 1, 30)
 
+    def test_the_oldest_leases_are_named_first_and_so_many_as_were_asked_for(self) -> None:
+        """By the end of the lease, whatever their names; the same bound holds for what is forgotten."""
+        for span, lease_s in (("a", 30), ("b", 10), ("c", 20)):
+            self.store.register(T, span, tool="tool")
+            self.store.claim(T, span, lease_s=lease_s)
+        self.clock.advance(60)
+        self.assertEqual(["b", "c", "a"], self.overdue())
+        self.assertEqual(["b", "c"], [row.span_id for row in self.store.overdue(2)])
+        for trace in ("z", "y", "x"):
+            self.store.cancel(trace)
+            self.clock.advance(1)
+        self.clock.advance(60)
+        self.assertEqual([2, 1, 0], [self.store.prune(60, 2) for _ in range(3)])
+
     def test_a_renewal_tells_of_a_cancel(self) -> None:
         """The holder that asks for more time learns that it has none."""
         self.tree()

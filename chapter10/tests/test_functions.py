@@ -107,7 +107,26 @@ class AsAJob(FolderTestCase):
 
         self.assertEqual((3, "adding", "1", "Add."), (add(1), add.kind, add.version, add.description))
         self.assertEqual(["a"], add.parameters["required"])
-        self.assertEqual((None, 3), (add.handler.limit, add._max_attempts))
+        self.assertIsNone(add.handler.limit)
+
+    def test_what_is_not_said_is_a_day_two_more_tries_and_ten_thousand_places(self) -> None:
+        """The capacity counts the jobs of all owners."""
+
+        @task("plain", clock=CLOCK)
+        def plain(n: int) -> int:
+            return n
+
+        self.store.register(plain.operation)
+        plain.submit(self.store, "alice", "k", n=1)
+        row = self.store.db.execute("SELECT max_attempts, deadline FROM jobs").fetchone()
+        self.assertEqual((3, 1000.0 + 86_400), row)
+        for begin in range(0, 10_000, 1000):
+            batch = [(f"k{n}", {"n": n}) for n in range(begin, min(begin + 1000, 9_998))]
+            self.store.submit_many("bob", batch, now=1000, deadline=2000, capacity=20_000, tool="plain")
+        self.assertEqual(10_000, plain.submit(self.store, "alice", "last", n=1))
+        with self.assertRaises(JobError) as caught:
+            plain.submit(self.store, "alice", "one more", n=1)
+        self.assertEqual("queue_full", caught.exception.code)
 
     def test_what_cannot_be_a_job_is_refused_when_it_is_made(self) -> None:
         """No hint, a coroutine function, a number of retries that is none."""

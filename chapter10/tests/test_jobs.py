@@ -652,10 +652,14 @@ class Damage(JobTestCase):
             ("deadline = 'x'", "deadline = 100"),
             ("done = 5", "done = 0"),
             ("error = x'ff'", "error = NULL"),
+            ("state = 'weird'", "state = 'running'"),
         ):
             self.damage(f"UPDATE jobs SET {change}")
             self.damaged("job 1", self.store.get, "alice", 1)
+            self.damaged("job 1", self.store.claim, 1, now=2)
+            self.damaged("job 1", self.store.progress, 1, 1, 1, 1, now=2)
             self.damaged("job 1", self.store.finish, 1, 1, REPORT, now=2)
+            self.damaged("job 1", self.store.fail, 1, 1, "temporary", now=2)
             self.damaged("job 1", self.store.cancel, "alice", 1)
             self.damage(f"UPDATE jobs SET {back}")
         self.assertTrue(self.store.finish(1, 1, REPORT, now=2))

@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from chapter10.companions.operating import jobs_command
 from chapter10.companions.operating.jobs_command import default_database, main
-from chapter10.companions.operating.jobs_crew import worker_arguments
+from chapter10.companions.operating.jobs_crew import run_crew, worker_arguments
 from chapter10.companions.operating.jobs_watch import Bar, bar_text, event_line, watch
 from chapter10.companions.work.living_store import LivingStore
 from chapter10.companions.work.worker_log import WorkerLog, log_path
@@ -580,6 +581,28 @@ class AnOperatorsDay(CommandTestCase):
         )
         self.assertEqual(3, len(self.json("list")))
 
+    def test_a_file_from_another_system_is_read_and_one_that_is_no_text_is_named(self) -> None:
+        """A mark at its beginning and CRLF are taken; bytes that are no UTF-8 are a mistake on their line."""
+        line = json.dumps({"key": "k", "month": "2026-08", "sales": str(self.sales)}).encode()
+        path = self.folder / "batch.jsonl"
+        path.write_bytes(b"\xef\xbb\xbf" + line + b"\r\n")
+        self.assertEqual([{"id": 1, "action_key": "k"}], self.json("submit", "--from", path))
+        path.write_bytes(line + b"\n\xff\n")
+        self.assertEqual(2, self.run_jobs("submit", "--from", path))
+        self.assertIn("line 2: ", self.errors)
+
+    def test_a_refusal_says_which_lines_were_taken(self) -> None:
+        """A thousand are one commit; what was taken before stays, and a repeat goes on behind it."""
+        lines = [{"key": f"k{n}", "args": {"text": "a"}} for n in range(1001)]
+        (self.folder / "letter_tasks.py").write_text(TASKS, encoding="utf-8")
+        self.enterContext(mock.patch.object(sys, "path", [str(self.folder), *sys.path]))
+        self.addCleanup(sys.modules.pop, "letter_tasks", None)
+        task = ("submit", "--kind", "letters.count", "--handlers", "letter_tasks", "--from", self.batch(*lines))
+        self.assertEqual(1, self.run_jobs(*task))
+        self.assertIn("queue_full: the first 1000 lines were taken", self.errors)
+        self.assertEqual(0, self.run_jobs(*task, "--capacity", "2000"))
+        self.assertEqual(1001, self.store.db.execute("SELECT count(*) FROM jobs").fetchone()[0])
+
     def test_a_job_starts_later_and_has_its_whole_deadline(self) -> None:
         """Nobody claims it before; the deadline counts from the start."""
         self.submit_export("--start-in", 50, "--deadline", 100)
@@ -631,11 +654,66 @@ class AnOperatorsDay(CommandTestCase):
         with mock.patch.object(self.clock, "sleep", sleep):
             self.assertEqual(0, self.run_jobs("top", "--once", terminal=Terminal(tty=True)))
         self.assertEqual(one, 1)
+        self.assertIn("paused: bob", self.json("top"))
+
+    def test_the_screen_is_drawn_every_second_where_nothing_is_said(self) -> None:
+        """As `--help` has it."""
+        self.submit_export()
+        with mock.patch.object(self.clock, "sleep", side_effect=KeyboardInterrupt) as sleep:
+            self.run_jobs("top", terminal=Terminal(tty=True))
+        sleep.assert_called_once_with(1.0)
 
     def test_a_worker_of_a_crew_is_started_as_it_was_typed(self) -> None:
         """Without the number of workers, and with its own name."""
         typed = ["work", "--concurrency", "3", "--name", "w", "--drain", "--concurrency=2", "--name=x"]
         self.assertEqual(["work", "--name", "w-2", "--drain", "--name", "x-2"], worker_arguments(typed, 2))
+
+    def test_a_crew_has_one_to_sixty_four_workers(self) -> None:
+        """Any other number is usage."""
+        with mock.patch.object(jobs_command, "run_crew", return_value=7) as crew:
+            self.assertEqual(7, self.run_jobs("work", "--concurrency", 64))
+            self.assertEqual(64, crew.call_args.args[1])
+            for number in (0, 65):
+                self.assertEqual(2, self.run_jobs("work", "--concurrency", number))
+            self.assertEqual(1, crew.call_count)
+
+    def crew(
+        self, *waits: Callable[[], int], started: Callable[[], object] = lambda: None
+    ) -> tuple[int, list[mock.Mock]]:
+        """Run a crew of workers that are none: what each wait does and returns, and what happens while one starts."""
+        workers = [mock.Mock(wait=mock.Mock(side_effect=wait), poll=mock.Mock(return_value=0)) for wait in waits]
+        rest = iter(workers)
+
+        def start(*_: object, **__: object) -> mock.Mock:
+            started()
+            return next(rest)
+
+        with mock.patch("chapter10.companions.operating.jobs_crew.subprocess.Popen", start):
+            return run_crew(["work"], len(workers)), workers
+
+    def test_a_crew_ends_with_the_worst_exit_code(self) -> None:
+        """Whichever worker it was; one that a signal ended counts by its number."""
+        self.assertEqual((1, 3, 9), tuple(self.crew(*codes)[0] for codes in (
+            (lambda: 0, lambda: 1), (lambda: 3, lambda: 0), (lambda: -9, lambda: 1),
+        )))  # fmt: skip
+
+    @unittest.skipUnless(os.name == "posix", "signals of another kind")
+    def test_a_crew_that_is_asked_to_leave_asks_each_worker_once(self) -> None:
+        """While all work, and while one is being started, after which no other one is; then signals are as before."""
+        before = signal.getsignal(signal.SIGTERM)
+
+        def ask() -> int:
+            signal.raise_signal(signal.SIGTERM)
+            return 0
+
+        for waits, started, asked in (
+            ((ask, lambda: 0), lambda: None, [1, 1]),
+            ((lambda: 0, lambda: 0), ask, [1, 0]),
+        ):
+            _, workers = self.crew(*waits, started=started)
+            self.assertEqual(asked, [worker.send_signal.call_count for worker in workers])
+            workers[0].send_signal.assert_called_with(signal.SIGTERM)
+        self.assertEqual(before, signal.getsignal(signal.SIGTERM))
 
     @unittest.skipUnless(os.name == "posix", "groups of processes")
     def test_a_crew_does_the_work_and_leaves_together(self) -> None:

@@ -277,6 +277,16 @@ class RecordTest(OutboxTestCase):
         self.assertNotEqual(first, second)
         self.assertEqual((first, derive_event_id("payments", "customer-1")), (do(business_key="customer-1"), first))
 
+    def test_tables_that_are_none_or_from_before_are_named_at_the_opening(self) -> None:
+        """The machine's fault with the column or table that is missing, and not a surprise at the first write."""
+        for tables, missing in ((BUSINESS, "outbox"), ("CREATE TABLE outbox (id INTEGER PRIMARY KEY);", "undoes")):
+            database = Database(":memory:", application_id=APPLICATION, migrations=(tables,))
+            self.addCleanup(database.close)
+            with self.assertRaises(StoreError) as caught:
+                Outbox(database)
+            self.assertEqual("store_unavailable", caught.exception.code)
+            self.assertIn(missing, caught.exception.reason)
+
     def test_a_message_may_be_due_later(self) -> None:
         """Not before its delay is over, and exactly then."""
         self.record("e", delay_s=2)
@@ -1077,6 +1087,18 @@ class OrderTest(OutboxTestCase):
         self.assertEqual(["delayed", "refused", "fresh"], self.receiver.got)
         self.passes(2, step_s=1)
         self.assertEqual("later", self.receiver.got[-1])
+
+    def test_the_age_of_a_message_that_a_clock_ahead_claimed_counts_from_now(self) -> None:
+        """It ends by rule all the same: after its patience from the moment at which the clock was right again."""
+        outbox = self.open(patience_s=10, max_attempts=1)
+        self.record("a", outbox=outbox)
+        self.receiver.refuses["a"] = ValueError()
+        self.clock.now += 365 * 86_400
+        self.passes(1, self.relay(outbox))
+        self.clock.now -= 365 * 86_400
+        self.passes(100, self.relay(outbox), step_s=1)
+
+        self.assertEqual("dead", self.status("a"))
 
     def test_what_stands_still_is_listed_and_released_by_name(self) -> None:
         """Claimed, put off, behind another, waiting: each with its name; what was released goes at once."""

@@ -46,7 +46,7 @@ from chapter10.companions.effects.messages import (
     text_of,
     whole,
 )
-from chapter10.database import BUSY_SECONDS, Database
+from chapter10.database import BUSY_SECONDS, Database, StoreError
 from chapter10.limits import is_unicode
 
 __all__ = [
@@ -258,6 +258,11 @@ class Outbox:
         if not isinstance(place, Database):
             place = Database(place, application_id=APPLICATION_ID, migrations=(TABLES,), busy_seconds=busy_seconds)
         self.database = place
+        try:
+            place.row("SELECT undoes, noted_at FROM outbox LIMIT 0")  # a file from before is named now, not at a write
+        except StoreError:
+            self.close()
+            raise
 
     def __enter__(self) -> Outbox:
         return self

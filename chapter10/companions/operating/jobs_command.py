@@ -51,6 +51,7 @@ from chapter10.companions.operating.exports import (
     remove_leftovers,
 )
 from chapter10.companions.operating.jobs_crew import MAX_WORKERS, run_crew
+from chapter10.companions.operating.jobs_top import lines as screen_lines
 from chapter10.companions.operating.jobs_top import top
 from chapter10.companions.operating.jobs_watch import Bar, event_line, watch
 from chapter10.companions.operating.sales import SalesError
@@ -200,10 +201,10 @@ def _submit(options: argparse.Namespace, out: _Out, clock: _Clock, sleep: _Sleep
 def _submit_batch(options: argparse.Namespace, operation: Operation, out: _Out, clock: _Clock) -> int:
     """Submit a file of JSON lines, each `{"key", ...}`; a thousand in one commit, all of them or none."""
     pairs: list[tuple[str, dict[str, Any]]] = []
-    with open(options.batch, encoding="utf-8") as file:
+    with open(options.batch, "rb") as file:
         for number, line in enumerate(file, 1):
             try:
-                entry = json.loads(line)
+                entry = json.loads(line.decode("utf-8-sig"))
                 if type(entry) is not dict or type(entry.get("key")) is not str:
                     raise ValueError("not an object with a key")
                 pairs.append((entry["key"], _arguments(operation, entry)))
@@ -214,7 +215,12 @@ def _submit_batch(options: argparse.Namespace, operation: Operation, out: _Out, 
     with _made(options, operation) as store:
         for begin in range(0, len(pairs), MAX_LIMIT):
             chunk = pairs[begin : begin + MAX_LIMIT]
-            ids += store.submit_many(options.owner, chunk, **_admission(options, operation, clock))
+            try:
+                ids += store.submit_many(options.owner, chunk, **_admission(options, operation, clock))
+            except JobError as refused:
+                why = f"{refused.reason}; " if refused.reason else ""
+                taken = f"the first {begin} lines were taken, the others were not; a repeat changes nothing of those"
+                raise JobError(refused.code, why + taken) from refused
     jobs = [{"id": job_id, "action_key": key} for job_id, (key, _) in zip(ids, pairs, strict=True)]
     out.answer(jobs, *(f"job {job['id']}, key {job['action_key']}" for job in jobs))
     return EXIT_FINE
@@ -582,6 +588,9 @@ def _top(options: argparse.Namespace, out: _Out, clock: _Clock, sleep: _Sleep) -
         return "".join(f"{_one_line(line)}\n" for line in lines)
 
     with _open(options) as store:
+        if out.as_json:
+            print_json(screen_lines(store, clock()))
+            return EXIT_FINE
         top(store, sys.stdout, clock=clock, sleep=sleep, show=show, every=options.every, once=options.once)
     return EXIT_FINE
 

@@ -3,7 +3,10 @@
 The one that was started does no job. It passes on each SIGTERM and Ctrl-C, so the first one asks all workers to leave
 and the second one ends them, waits for all, and leaves with the worst of their exit codes. A worker that ends by itself
 (`--jobs`, `--drain`, a broken store) leaves the others at work. Nothing of the store is open here, so nothing of it is
-shared by the processes. Source: the chapter on several processes and one file (claims C10-153, C10-154).
+shared by the processes.
+
+What it does not do: it starts no worker again, and when it is killed outright its workers go on.
+Source: the chapter on several processes and one file (claims C10-153, C10-154).
 """
 
 from __future__ import annotations
@@ -42,8 +45,11 @@ def run_crew(arguments: Sequence[str], count: int) -> int:
     `arguments`: what was typed after `jobs`. Raises `OSError` where no process can be started.
     """
     workers: list[subprocess.Popen[bytes]] = []
+    reached: int | None = None  # how many there were when it was last asked
 
     def pass_on(number: int, frame: FrameType | None) -> None:
+        nonlocal reached
+        reached = len(workers)
         for worker in workers:
             worker.send_signal(signal.SIGTERM)
 
@@ -55,6 +61,10 @@ def run_crew(arguments: Sequence[str], count: int) -> int:
             command = [sys.executable, "-m", "chapter10", "jobs", *worker_arguments(arguments, number)]
             # A group of its own: a Ctrl-C reaches it once, from here.
             workers.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, process_group=0))
+            if reached is not None:
+                for late in workers[reached:]:
+                    late.send_signal(signal.SIGTERM)
+                break
         return max(abs(worker.wait()) for worker in workers)
     finally:
         for worker in workers:

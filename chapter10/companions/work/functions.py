@@ -53,38 +53,16 @@ class Task:
     def __init__(
         self,
         function: Callable[..., Any],
-        kind: str,
-        *,
-        version: str,
-        retries: int,
-        timeout: float | None,
-        retry_on: tuple[type[Exception], ...],
-        deadline_s: float,
-        capacity: int,
-        clock: Callable[[], float],
+        operation: Operation,
+        handler: Handler,
+        parameters: dict[str, Any],
+        description: str,
+        admission: Callable[[], dict[str, Any]],
     ) -> None:
-        if inspect.iscoroutinefunction(function):
-            raise WorkerError("bad_handler", "a coroutine function; a job runs in a thread of its own")
-        if type(retries) is not int or retries < 0:
-            raise WorkerError("bad_handler", "retries is not a whole number from 0")
-        context = _context_argument(function)
-        _, description, parameters, call = typed_function(function, leave_out=context)
-        schema = compile_schema(parameters)
-
-        def check(args: dict[str, Any]) -> None:
-            wrong = schema.validate(args)
-            if wrong:
-                raise ValueError(f"{wrong[0].path or 'the arguments'}: {wrong[0].reason}")
-
-        def run(held: JobContext) -> Any:
-            return call(**held.args, **({} if context is None else {context: held}))
-
-        self.kind, self.version = kind, version
+        self.kind, self.version = operation.tool, operation.version
+        self.operation, self.handler = operation, handler
         self.parameters, self.description = parameters, description
-        self.operation = Operation(kind, version, check)
-        self.handler = Handler(run, version=version, temporary=retry_on, limit=timeout)
-        self._function, self._max_attempts = function, retries + 1
-        self._deadline_s, self._capacity, self._clock = deadline_s, capacity, clock
+        self._function, self._admission = function, admission
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         """Call the function, here and now."""
@@ -96,16 +74,7 @@ class Task:
         `store` was opened with the `operation`. Whoever wants another deadline or start calls `store.submit` with
         `tool=kind`. Raises as `LivingStore.submit` does, `invalid_submission` for arguments that do not fit the hints.
         """
-        return store.submit(
-            owner,
-            key,
-            arguments,
-            now=self._clock,
-            deadline=self._clock() + self._deadline_s,
-            max_attempts=self._max_attempts,
-            capacity=self._capacity,
-            tool=self.kind,
-        )
+        return store.submit(owner, key, arguments, tool=self.kind, **self._admission())
 
 
 def task(
@@ -124,22 +93,34 @@ def task(
     `kind`, `version`: the name of what is stored; change the version when the meaning of the arguments changes.
     `retries`: how often it is tried again after an error of `retry_on`, after its timeout, or after its worker died.
     `timeout`: seconds of one try, which the function notices at its next `progress` or `checkpoint`. `deadline_s`,
-    `capacity`: of a submission. The decorator raises `HintError` for a function whose arguments cannot be checked, and
-    `WorkerError` (`bad_handler`).
+    `capacity`: of a submission. Raises `WorkerError` (`bad_handler`), as does the decorator, and that `HintError` for a
+    function whose arguments cannot be checked.
     """
 
+    if type(retries) is not int or retries < 0:
+        raise WorkerError("bad_handler", "retries is not a whole number from 0")
+
+    def admission() -> dict[str, Any]:
+        limits = {"max_attempts": retries + 1, "capacity": capacity}
+        return {"now": clock, "deadline": clock() + deadline_s, **limits}
+
     def decorate(function: Callable[..., Any]) -> Task:
-        return Task(
-            function,
-            kind,
-            version=version,
-            retries=retries,
-            timeout=timeout,
-            retry_on=retry_on,
-            deadline_s=deadline_s,
-            capacity=capacity,
-            clock=clock,
-        )
+        if inspect.iscoroutinefunction(function):
+            raise WorkerError("bad_handler", "a coroutine function; a job runs in a thread of its own")
+        context = _context_argument(function)
+        _, description, parameters, call = typed_function(function, leave_out=context)
+        schema = compile_schema(parameters)
+
+        def check(args: dict[str, Any]) -> None:
+            wrong = schema.validate(args)
+            if wrong:
+                raise ValueError(f"{wrong[0].path or 'the arguments'}: {wrong[0].reason}")
+
+        def run(held: JobContext) -> Any:
+            return call(**held.args, **({} if context is None else {context: held}))
+
+        handler = Handler(run, version=version, temporary=retry_on, limit=timeout)
+        return Task(function, Operation(kind, version, check), handler, parameters, description, admission)
 
     return decorate
 
