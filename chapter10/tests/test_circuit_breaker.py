@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import math
 import random
 import threading
@@ -217,6 +218,57 @@ class States(BreakerTestCase):
         self.assertEqual((record.state, record.generation, record.calls, record.failures), ("open", 1, 10, 8))
         self.assertEqual((record.permitted, record.refused, record.opened, record.neutral), (13, 1, 1, 3))
         self.assertFalse(record.probing)
+
+    def test_a_person_takes_it_out_of_service_and_back(self) -> None:
+        """Isolated it refuses whatever the time, and says to ask again after the reset; then it is closed and clean."""
+        breaker = self.breaker
+        straggler = breaker.acquire()
+        breaker.isolate()
+        for later in (0.0, RESET_SECONDS + 1, 1e6):
+            self.clock.advance(later)
+            with self.assertRaises(CircuitOpenError) as caught:
+                breaker.acquire()
+            self.assertEqual((caught.exception.retry_after, breaker.state), (RESET_SECONDS, "open"))
+        self.assertTrue(breaker.statistics().isolated)
+        straggler.success()  # of before: says nothing
+        self.assertEqual(breaker.state, "open")
+        breaker.reset()
+        seen = breaker.statistics()
+        self.assertEqual((seen.state, seen.isolated, seen.calls, seen.failures), ("closed", False, 0, 0))
+        breaker.acquire().success()
+
+    def test_each_change_of_state_is_told_once(self) -> None:
+        """Closed, open, half-open, closed, and by hand; without the lock, and whatever the listener raises."""
+        heard: list[tuple[str, str]] = []
+        locked: list[bool] = []
+
+        def listen(old: str, new: str) -> None:
+            heard.append((old, new))
+            locked.append(breaker._lock.locked())  # where it is not, a listener may ask the breaker
+            raise RuntimeError
+
+        breaker = CircuitBreaker(min_calls=1, on_change=listen, clock=self.clock)
+        breaker.acquire().failure()
+        self.clock.advance(RESET_SECONDS + 1)
+        breaker.acquire().success()
+        breaker.isolate()
+        breaker.isolate()
+        breaker.reset()
+        names = ["closed", "open", "half-open", "closed", "open", "closed"]
+        self.assertEqual(heard, list(itertools.pairwise(names)))
+        self.assertEqual(locked, [False] * len(heard))
+
+    def test_a_success_that_was_too_slow_is_a_failure(self) -> None:
+        """Only past the limit, and only where there is one."""
+        for slow_s, takes, state in ((5.0, 5.0, "closed"), (5.0, 5.25, "open"), (None, 1000.0, "closed")):
+            with self.subTest(slow_s=slow_s, takes=takes):
+                breaker = CircuitBreaker(min_calls=1, slow_s=slow_s, clock=self.clock)
+                permit = breaker.acquire()
+                self.clock.advance(takes)
+                permit.success()
+                self.assertEqual(breaker.state, state)
+        with self.assertRaises(BreakerError):
+            CircuitBreaker(slow_s=0)
 
     def test_a_clock_that_falls_back_moves_nothing(self) -> None:
         """An open circuit is not open for longer than the latest reading says."""

@@ -32,6 +32,7 @@ from chapter10.companions.retrying.retry import (
     JITTER,
     MAX_ATTEMPTS,
     MAX_KEY,
+    OWN_RANGE_MS,
     READ_RANGE_MS,
     Attempt,
     Breaker,
@@ -46,6 +47,8 @@ from chapter10.companions.retrying.retry import (
     Stop,
     TimeLeft,
     TokenBucket,
+    Try,
+    ValueRejected,
     answer_within,
     asked_wait,
     backoff_ms,
@@ -236,7 +239,17 @@ class Policies(unittest.TestCase):
         for name, values in (("connect_timeout_ms", (999, 2001)), ("read_timeout_ms", (4999, 30_001))):
             for value in values:
                 with self.subTest(name=name, value=value), self.assertRaises(RetryError):
-                    RetryPolicy(**{name: value})
+                    RetryPolicy(**{name: value})  # type: ignore[arg-type]
+
+    def test_who_has_figures_of_their_own_may_use_them(self) -> None:
+        """A service of 300 ms and a model that thinks for five minutes have limits too, from 1 ms to an hour."""
+        self.assertEqual(OWN_RANGE_MS, (1, 3_600_000))
+        for connect_ms, read_ms in ((50, 300), (1500, 300_000), (1, 3_600_000), (3_600_000, 1)):
+            policy = RetryPolicy(connect_timeout_ms=connect_ms, read_timeout_ms=read_ms, limits="own")
+            self.assertEqual(Attempt(1, None, policy).read_limit(), (read_ms / 1000, True))
+        for values in ({"connect_timeout_ms": 0}, {"read_timeout_ms": 3_600_001}, {"limits": "any"}):
+            with self.subTest(values=values), self.assertRaises(RetryError):
+                RetryPolicy(**{"limits": "own", **values})  # type: ignore[arg-type]
 
 
 class Effects(RetryTestCase):
@@ -249,7 +262,8 @@ class Effects(RetryTestCase):
                 for done in (False, True):
                     self.assertTrue(may_retry(effect, "not_sent", has_key=key, not_done=done))
                     self.assertFalse(may_retry(effect, "permanent", has_key=key, not_done=done))
-                    expected = effect == "read" or (effect == "reversible_write" and key and done)
+                    asked = effect == "reversible_write" and key and done
+                    expected = effect == "read" or asked or (effect == "keyed_write" and key)
                     self.assertEqual(may_retry(effect, "unknown", has_key=key, not_done=done), expected)
         self.assertFalse(may_retry("reversible_write", "unknown", has_key=True))  # what is not said is not so
         self.assertFalse(may_retry("reversible_write", "unknown", not_done=True))
@@ -302,7 +316,55 @@ class Effects(RetryTestCase):
         """Nothing was sent, so even an irreversible write goes on. Claims: I4-082."""
         for effect in EFFECTS:
             script = Script(ConnectTimedOut(), ConnectFailed(), "done")
-            self.assertEqual(self.retry(script, effect=effect), "done")
+            self.assertEqual(self.retry(script, effect=effect, key="order-7"), "done")
+
+    def test_a_write_whose_key_the_other_side_keeps_is_sent_again(self) -> None:
+        """Under the same key and without a status query; without a key it is no such write. Claims: I4-095."""
+        script = Script(ReadTimedOut(), ConnectionResetError(), "charged")
+        self.assertEqual(self.retry(script, effect="keyed_write", key="order-7"), "charged")
+        self.assertEqual([attempt.key for attempt in script.attempts], ["order-7"] * 3)
+        with self.assertRaises(RetryError):
+            self.retry(script, effect="keyed_write")
+        self.assertEqual(script.calls, 3)
+
+    def test_a_value_that_is_no_good_is_a_failed_attempt(self) -> None:
+        """It is asked for again, comes out in an error at last, and is held against nobody."""
+        busy: Any = {"state": "busy"}
+        breaker = CircuitBreaker(clock=self.clock)
+
+        def reject(value: Any) -> Fault | None:
+            return "unknown" if value == busy else "permanent" if value == "gone" else None
+
+        script = Script(busy, busy, "rows")
+        self.assertEqual(self.retry(script, reject=reject, breaker=breaker), "rows")
+        self.assertEqual((script.calls, breaker.failures), (3, 0))
+        error = self.assert_stops(ValueRejected, Script(busy), "attempts_exhausted", 3, reject=reject)
+        self.assertEqual((str(error), error.value, error.fault), ("value_rejected", busy, "unknown"))
+        self.assert_stops(ValueRejected, Script("gone"), "permanent", 1, reject=reject)
+        write: dict[str, Any] = {"effect": "irreversible_write", "reject": reject}
+        self.assert_stops(ValueRejected, Script(busy), "outcome_unknown", 1, **write)
+        self.assert_stops(ReadTimedOut, Script(ReadTimedOut(late_value=(busy,))), "outcome_unknown", 1, **write)
+
+    def test_every_attempt_is_told_to_whoever_asks(self) -> None:
+        """Its number, its error and what follows; a listener that raises changes nothing."""
+        lost, refused = TimeoutError(), ValueError()
+        for lines, heard in (
+            ((lost, "rows"), [Try(1, lost, 0.2), Try(2)]),
+            ((lost, refused), [Try(1, lost, 0.2), Try(2, refused, None, "permanent")]),
+            ((ReadTimedOut(late_value=("rows",)),), [Try(1, ReadTimedOut())]),
+        ):
+            seen: list[Try] = []
+
+            def observe(each: Try, seen: list[Try] = seen) -> None:
+                seen.append(each)
+                raise RuntimeError
+
+            with contextlib.suppress(ValueError):
+                self.retry(Script(*lines), observe=observe)
+            self.assertEqual(len(seen), len(heard))
+            for ours, right in zip(seen, heard, strict=True):
+                self.assertEqual((ours.number, ours.wait_s, ours.reason), (right.number, right.wait_s, right.reason))
+                self.assertIs(type(ours.error), type(right.error))
 
     def test_a_permanent_error_is_not_repeated(self) -> None:
         """An illegal month and a missing permission come out at once. Claims: C10-195."""

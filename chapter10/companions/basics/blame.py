@@ -99,6 +99,7 @@ _ROWS: Final[dict[str, Blame]] = {
     # retrying
     "chapter10.companions.retrying.circuit_breaker.CircuitOpenError": _NOT_CALLED,
     "chapter10.companions.retrying.retry.ConnectFailed": _UNREACHED,
+    "chapter10.companions.retrying.retry.ValueRejected": _GAVE_UP,
     # effects
     "chapter10.companions.effects.idempotency.CompletedWithoutValue": _DONE,
     "chapter10.companions.effects.idempotency.FailedFinal": _REFUSED,

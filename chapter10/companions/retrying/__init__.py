@@ -3,8 +3,8 @@
 A call goes to a dependency. `adaptive_limit` says how many may be there at once, by the tail of its latest
 answers; `circuit_breaker` says whether it is to be called at all while it mostly fails. The call fails. Before
 anything sleeps, `retry` asks four questions: may this effect be repeated, is there time, is there anything left in
-the bucket, is the breaker closed? `adaptive_caller` is one policy and one breaker, put together under the
-document's names.
+the bucket, is the breaker closed? `retried` is the same for a function that
+blocks, and as a decorator; `adaptive_caller` is one policy and one breaker under the document's names.
 
 One order holds, from the outside in; who stands further out sees what the inner ones make of an ending:
 

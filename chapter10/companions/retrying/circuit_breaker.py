@@ -16,7 +16,10 @@ K3  Half-open lets exactly one call through. Its permit is taken before anything
     itself after `probe_s`, so that a probe that never returns does not hold the circuit for ever.
 K4  Every change of state starts a new *generation*. A judgement of an older one is dropped: a call begun before the
     circuit opened neither closes it nor keeps it open for longer.
-K5  Time is a monotonic clock that is passed in. Memory is `BUCKETS` pairs of counters, whatever the traffic, and a
+K5  A person may take it out of service (`isolate`) and put it back (`reset`); until then no time opens it again.
+K6  A success that took longer than `slow_s` counts as a failure, if that is given: what answers every call after
+    twenty seconds is down for those who wait five.
+K7  Time is a monotonic clock that is passed in. Memory is `BUCKETS` pairs of counters, whatever the traffic, and a
     call costs the same, whatever the history.
 
 An event counts for at least `window_s` less one bucket, and never for longer than `window_s`: whole buckets of a
@@ -33,6 +36,7 @@ import math
 import threading
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Literal, TypeVar
@@ -111,6 +115,8 @@ class Statistics:
     failures: int
     probing: bool
     """Whether a probe is out."""
+    isolated: bool
+    """Whether a person has taken it out of service."""
     permitted: int
     refused: int
     opened: int
@@ -125,11 +131,12 @@ class Permit:
     As a context manager it gives the judgement of `judge` on what comes out of the block.
     """
 
-    __slots__ = ("_breaker", "_generation", "_used")
+    __slots__ = ("_breaker", "_generation", "_taken_at", "_used")
 
-    def __init__(self, breaker: CircuitBreaker, generation: int) -> None:
+    def __init__(self, breaker: CircuitBreaker, generation: int, taken_at: float) -> None:
         self._breaker = breaker
         self._generation = generation
+        self._taken_at = taken_at
         self._used = False
 
     def __enter__(self) -> Permit:
@@ -163,7 +170,8 @@ class CircuitBreaker:
     """One circuit for one dependency, shared by all who call it, in any thread; see the module.
 
     `window_s`, `reset_s`, `probe_s`: seconds above zero. `min_calls`: at least 1. `failure_rate`: above 0, at most 1.
-    Raises `BreakerError` (`bad_input`).
+    `slow_s`: seconds above zero, None for no limit (K6). `on_change(old, new)`: told of each change of state, in the
+    thread that saw it and without the lock; what it raises is dropped. Raises `BreakerError` (`bad_input`).
     """
 
     def __init__(
@@ -174,6 +182,8 @@ class CircuitBreaker:
         failure_rate: float = FAILURE_RATE,
         reset_s: float = RESET_SECONDS,
         probe_s: float = PROBE_SECONDS,
+        slow_s: float | None = None,
+        on_change: Callable[[State, State], object] | None = None,
         clock: Clock = time.monotonic,
     ) -> None:
         if type(min_calls) is not int or not 1 <= min_calls <= 2**31:
@@ -185,11 +195,15 @@ class CircuitBreaker:
         self._rate = failure_rate
         self._reset_s = _number(reset_s, "reset_s")
         self._probe_s = _number(probe_s, "probe_s")
+        self._slow_s = math.inf if slow_s is None else _number(slow_s, "slow_s")
+        self._on_change = on_change
         self._clock = clock
         self._lock = threading.Lock()
 
         # All that follows is read and written with the lock held.
         self._state: State = "closed"
+        self._isolated = False
+        self._untold: list[tuple[State, State]] = []  # changes that `on_change` has not heard of
         self._generation = 0
         self._now = -math.inf  # the latest reading; a clock that falls back moves nothing
         self._bucket_end = -math.inf  # until when the newest bucket is the newest
@@ -209,22 +223,23 @@ class CircuitBreaker:
     @property
     def state(self) -> State:
         """`closed`, `open` or `half-open`, at this moment."""
-        with self._lock:
-            self._advance()
-            return self._state
+        return self.statistics().state
 
     @property
     def failures(self) -> int:
         """Failures within the window."""
-        with self._lock:
-            self._advance()
-            return self._failures
+        return self.statistics().failures
 
     @property
     def retry_after(self) -> float:
-        """Seconds until a call may be let through: 0.0 if it would be now. Takes no permit."""
+        """Seconds until a call may be let through: 0.0 if it would be now. Takes no permit.
+
+        While it is isolated nobody knows, and it is `reset_s`.
+        """
         with self._lock:
-            return self._wait(self._advance())
+            wait = self._wait(self._advance())
+        self._tell()
+        return wait
 
     def check(self, after_s: float = 0.0) -> None:
         """Raise `CircuitOpenError` if a call that comes `after_s` from now would be refused, as things stand.
@@ -243,16 +258,20 @@ class CircuitBreaker:
         """
         with self._lock:
             now = self._advance()
-            if self._state != "closed":
-                wait = self._wait(now)
-                if wait > 0:
-                    self._refused += 1
-                    raise CircuitOpenError(wait)
-                if self._probe_until is not None:  # it took too long; what it still says is not heard
-                    self._generation += 1
-                self._probe_until = now + self._probe_s
-            self._permitted += 1
-            return Permit(self, self._generation)
+            wait = self._wait(now)
+            if wait > 0:
+                self._refused += 1
+            else:
+                if self._state == "half-open":
+                    if self._probe_until is not None:  # it took too long; what it still says is not heard
+                        self._generation += 1
+                    self._probe_until = now + self._probe_s
+                self._permitted += 1
+            permit = Permit(self, self._generation, now)
+        self._tell()
+        if wait > 0:
+            raise CircuitOpenError(wait)
+        return permit
 
     async def call(
         self,
@@ -278,22 +297,41 @@ class CircuitBreaker:
         finally:
             permit.neutral()  # does nothing after a judgement; a judge that raises gave none
 
+    def isolate(self) -> None:
+        """Take the dependency out of service: every call is refused until `reset`, whatever the time."""
+        with self._lock:
+            now = self._advance()
+            self._isolated = True
+            self._enter("open", now)
+        self._tell()
+
+    def reset(self) -> None:
+        """Close the circuit by hand, with a clean window; what is under way is not heard any more."""
+        with self._lock:
+            now = self._advance()
+            self._isolated = False
+            self._enter("closed", now)
+        self._tell()
+
     def statistics(self) -> Statistics:
         """Return a record of what it is and has seen."""
         with self._lock:
             self._advance()
-            return Statistics(
+            seen = Statistics(
                 self._state,
                 self._generation,
                 self._calls,
                 self._failures,
                 self._probe_until is not None,
+                self._isolated,
                 self._permitted,
                 self._refused,
                 self._opened,
                 self._neutral,
                 self._dropped,
             )
+        self._tell()
+        return seen
 
     def _settle(self, permit: Permit, judgement: Judgement) -> None:
         with self._lock:
@@ -301,6 +339,8 @@ class CircuitBreaker:
                 return
             permit._used = True
             now = self._advance()
+            if judgement == "success" and now - permit._taken_at > self._slow_s:
+                judgement = "failure"
             if permit._generation != self._generation:
                 self._dropped += 1
             elif judgement == "neutral":
@@ -312,6 +352,15 @@ class CircuitBreaker:
                 self._count(judgement == "failure")
                 if self._calls >= self._min_calls and self._failures >= self._rate * self._calls:
                     self._enter("open", now)
+        self._tell()
+
+    def _tell(self) -> None:
+        """Hand each change of state on once; never called with the lock held."""
+        while self._on_change is not None and self._untold:
+            with suppress(IndexError):  # another thread tells it
+                old, new = self._untold.pop(0)
+                with suppress(Exception):
+                    self._on_change(old, new)
 
     def _advance(self) -> float:
         """Read the clock, drop what has left the window, and let an open circuit become half-open."""
@@ -321,7 +370,7 @@ class CircuitBreaker:
         if not now < self._bucket_end:
             self._drop(now)
         self._now = now
-        if self._state == "open" and now - self._opened_at > self._reset_s:
+        if self._state == "open" and not self._isolated and now - self._opened_at > self._reset_s:
             self._enter("half-open", now)
         return now
 
@@ -339,6 +388,8 @@ class CircuitBreaker:
         self._bucket_end = (newest + 1) * self._bucket_s
 
     def _wait(self, now: float) -> float:
+        if self._isolated:
+            return self._reset_s
         if self._state == "open":
             # It opens *after* the reset time, so the wait is never nothing.
             return max(self._opened_at + self._reset_s - now, math.ulp(now))
@@ -354,6 +405,8 @@ class CircuitBreaker:
             self._failures += 1
 
     def _enter(self, state: State, now: float) -> None:
+        if state != self._state and self._on_change is not None:
+            self._untold.append((self._state, state))
         self._state = state
         self._generation += 1
         self._probe_until = None

@@ -13,8 +13,12 @@ it will fail again. So the limits for connecting and for reading are two, and th
 
                     not_sent    unknown                                              permanent
     read            repeat      repeat                                               no
+    keyed           repeat      repeat                                               no
     reversible      repeat      with a key, and a status that says "not done"        no
     irreversible    repeat      no; with a status that says "done" it is settled     no
+
+A *keyed* write is one whose key the other side keeps: sent twice, it is done once, and the second answer is that of
+the first. Only the other side can promise that, so whoever says `keyed_write` has read it there, and gives the key.
 
 R1  `max_attempts` counts every attempt, the first included (X-11).
 R2  No wait exceeds `max_backoff_ms`: the nominal wait is capped at two thirds of it, and 50 to 150 % of that is drawn.
@@ -26,8 +30,11 @@ R5  Nested layers of retry share one count: whatever is called from inside draws
     three layers of three tries are three calls and not twenty-seven. Tasks side by side have that count each, and one
     that lives on in the background keeps what was left when it began, once; `new_chain` cuts it off.
 R6  Every attempt of a write carries the same key, and so does the status query.
+R7  A value may be no good (`reject`): then the attempt has failed, and the last such value comes out in a
+    `ValueRejected`. It is no failure of the dependency, which has answered, unless `is_failure` says so.
 
 What it does not do: it makes no write safe that has no key on the other side. See `companions.effects.idempotency`.
+For a function that blocks, and as a decorator, see `companions.retrying.retried`.
 Source: the document on interruption, section 7 (claims I4-072, I4-073, I4-077, I4-078, I4-082, I4-095, I4-098,
 I4-100), the chapter's section on retries (C10-196 to C10-206); X-11, X-12, X-25, X-52 to X-54.
 """
@@ -69,12 +76,15 @@ __all__ = [
     "ReadTimedOut",
     "Reason",
     "RetryError",
+    "OWN_RANGE_MS",
     "RetryPolicy",
     "Sleep",
     "Status",
     "Stop",
     "TimeLeft",
     "TokenBucket",
+    "Try",
+    "ValueRejected",
     "answer_within",
     "asked_wait",
     "backoff_ms",
@@ -87,8 +97,8 @@ __all__ = [
 T = TypeVar("T")
 C = TypeVar("C")
 
-Effect = Literal["read", "reversible_write", "irreversible_write"]
-EFFECTS: Final[tuple[Effect, ...]] = ("read", "reversible_write", "irreversible_write")
+Effect = Literal["read", "keyed_write", "reversible_write", "irreversible_write"]
+EFFECTS: Final[tuple[Effect, ...]] = ("read", "keyed_write", "reversible_write", "irreversible_write")
 Fault = Literal["not_sent", "unknown", "permanent"]
 Reason = Literal[
     "permanent",  # it would fail again
@@ -104,6 +114,8 @@ Sleep = Callable[[float], Awaitable[object]]
 
 CONNECT_RANGE_MS: Final = (1000, 2000)
 READ_RANGE_MS: Final = (5000, 30_000)
+OWN_RANGE_MS: Final = (1, 3_600_000)
+"""The range of both for whoever has limits of their own: a service of 300 ms, a model that thinks for five minutes."""
 JITTER: Final = (0.5, 1.5)
 """The factor of a wait is drawn from here; the upper end is not reached."""
 MAX_ATTEMPTS: Final = 100
@@ -165,6 +177,18 @@ class ReadTimedOut(CodedError, TimeoutError):
         self.late_value = late_value
 
 
+class ValueRejected(CodedError, RuntimeError):
+    """Raised when the last attempt gave a value that was no good: `value_rejected`, with `value` and `fault`."""
+
+    value: object
+    fault: Fault
+
+    def __init__(self, value: object, fault: Fault) -> None:
+        super().__init__("value_rejected")
+        self.value = value
+        self.fault = fault
+
+
 class TimeLeft(Protocol):
     """What is asked of a budget; `companions.interruption.budget.Budget` has it."""
 
@@ -204,7 +228,8 @@ class RetryPolicy:
     """How often, how far apart, and how long an attempt may take. All times in milliseconds.
 
     `max_attempts` includes the first (1 to `MAX_ATTEMPTS`). `connect_timeout_ms`: 1000 to 2000, the network's part.
-    `read_timeout_ms`: 5000 to 30,000, the work's part. Raises `RetryError`. Source: claims I4-070, I4-082.
+    `read_timeout_ms`: 5000 to 30,000, the work's part. `limits`: `own` for two that somebody has chosen with other
+    figures in hand, within `OWN_RANGE_MS`. Raises `RetryError`. Source: claims I4-070, I4-082.
     """
 
     max_attempts: int = 4
@@ -212,16 +237,20 @@ class RetryPolicy:
     max_backoff_ms: int = 30_000
     connect_timeout_ms: int = 1500
     read_timeout_ms: int = 5000
+    limits: Literal["usual", "own"] = "usual"
 
     def __post_init__(self) -> None:
         _whole(self.max_attempts, "max_attempts", 1, MAX_ATTEMPTS)
         _whole(self.base_backoff_ms, "base_backoff_ms", 1, 2**31)
         _whole(self.max_backoff_ms, "max_backoff_ms", 1, 2**31)
-        _whole(self.connect_timeout_ms, "connect_timeout_ms", *CONNECT_RANGE_MS)
-        _whole(self.read_timeout_ms, "read_timeout_ms", *READ_RANGE_MS)
+        if self.limits not in ("usual", "own"):
+            raise RetryError("limits is neither usual nor own")
+        usual = self.limits == "usual"
+        _whole(self.connect_timeout_ms, "connect_timeout_ms", *(CONNECT_RANGE_MS if usual else OWN_RANGE_MS))
+        _whole(self.read_timeout_ms, "read_timeout_ms", *(READ_RANGE_MS if usual else OWN_RANGE_MS))
 
     @classmethod
-    def from_max_retries(cls, max_retries: int, **others: int) -> RetryPolicy:
+    def from_max_retries(cls, max_retries: int, **others: Any) -> RetryPolicy:
         """Return the policy with so many attempts *after* the first: 3 retries are 4 attempts (X-11)."""
         return cls(max_attempts=_whole(max_retries, "max_retries", 0, MAX_ATTEMPTS - 1) + 1, **others)
 
@@ -240,6 +269,20 @@ class Stop:
 
     reason: Reason
     attempts: int
+
+
+@dataclass(frozen=True, slots=True)
+class Try:
+    """What `observe` hears of one attempt: its `number` from 1, its `error` (None: it gave a value), what follows.
+
+    `wait_s`: seconds until the next one. `reason`: why there is none; a wait that was in vain is told of twice. An
+    error with neither: it was done all the same.
+    """
+
+    number: int
+    error: Exception | None = None
+    wait_s: float | None = None
+    reason: Reason | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,8 +354,8 @@ class TokenBucket:
 class _Chain:
     """The retries of an outermost layer and of all beneath it: so many on each path of calls.
 
-    Tasks side by side are paths of their own, each with what was left where they branch off, so that they do not take
-    each other's; whoever started them has used as many as the most eager of them.
+    Tasks side by side, and threads, are paths of their own, each with what was left where they branch off, so that they
+    do not take each other's; whoever started them has used as many as the most eager of them.
     """
 
     def __init__(self, most: int, above: _Chain | None = None) -> None:
@@ -320,17 +363,17 @@ class _Chain:
         self._above = above
         self._used = 0  # on this path alone
         self._deepest = 0  # on the longest path through it
-        self._task = asyncio.current_task()
-        self._paths: WeakKeyDictionary[asyncio.Task[Any], _Chain] = WeakKeyDictionary()
+        self._runner = _runner()
+        self._paths: WeakKeyDictionary[Any, _Chain] = WeakKeyDictionary()
 
     def here(self) -> _Chain:
-        """Return the chain of the running task: this one, or the path that branches off it."""
-        task = asyncio.current_task()
-        if task is None or task is self._task:
+        """Return the chain of whoever runs here: this one, or the path that branches off it."""
+        runner = _runner()
+        if runner is self._runner:
             return self
-        if task not in self._paths:
-            self._paths[task] = _Chain(self._most - self._used, self)
-        return self._paths[task]
+        if runner not in self._paths:
+            self._paths[runner] = _Chain(self._most - self._used, self)
+        return self._paths[runner]
 
     def take(self) -> bool:
         """Take a token for one retry; False if there is none on this path."""
@@ -354,6 +397,14 @@ class _Chain:
             self._above._tell(self._above._used + used)
 
 
+def _runner() -> asyncio.Task[Any] | threading.Thread:
+    """Return the running task, or the thread where there is none."""
+    try:
+        return asyncio.current_task() or threading.current_thread()
+    except RuntimeError:  # no event loop runs in this thread
+        return threading.current_thread()
+
+
 _chain: Final[ContextVar[_Chain | None]] = ContextVar("retries that the outermost layer of this chain has left")
 
 
@@ -369,9 +420,11 @@ async def retry(
     bucket: TokenBucket | None = None,
     breaker: Breaker | None = None,
     key: str | None = None,
-    status: Callable[[str], Awaitable[Status[T]]] | None = None,
+    status: Callable[[str], Awaitable[Status[T]] | Status[T]] | None = None,
     classify: Callable[[Exception], Fault] | None = None,
     is_failure: Callable[[Exception], bool] | None = None,
+    reject: Callable[[T], Fault | None] | None = None,
+    observe: Callable[[Try], object] | None = None,
     new_chain: bool = False,
     sleep: Sleep = asyncio.sleep,
     random: Callable[[], float] = chance.random,
@@ -381,11 +434,12 @@ async def retry(
     `effect`: what the action does; nothing is guessed from the error alone. `policy`: None for the defaults. `budget`,
     `minimum_ms`, `min_reserve_ms`: checked before every attempt and after every wait. `bucket`: shared by the callers
     of a dependency. `breaker`: asked for a permit for each attempt. `key`, `status`: the intent's key, and a query
-    under that key; both are needed to repeat a reversible write whose outcome is unknown. `classify`: what a failed
-    attempt means, see the function. `is_failure`: whether an error is the dependency's fault and counts for the
-    breaker; by default what `companions.basics.blame` puts on the other side. `new_chain`:
-    this layer owns another range of errors than the layers around it, or is a task that outlives them, and counts its
-    own attempts. `random`: draws from 0 up to, not including, 1.
+    under that key; both are needed to repeat a reversible write whose outcome is unknown, and a keyed write needs its
+    key in any case. `classify`: what a failed attempt means, see the function. `is_failure`: whether an error is the
+    dependency's fault and counts for the breaker; by default what `companions.basics.blame` puts on the other side.
+    `reject`: what a value that is no good means, None for a good one (R7). `observe(try)`: told of every attempt; what
+    it raises is dropped. `new_chain`: this layer owns another range of errors than the layers around it, or is a task
+    that outlives them, and counts its own attempts. `random`: draws from 0 up to, not including, 1.
 
     Keeping to the limits is the part of `fn`, which gets them with its `Attempt`: see `connect_then_read`.
 
@@ -397,6 +451,8 @@ async def retry(
     policy = RetryPolicy() if policy is None else policy
     if type(policy) is not RetryPolicy or not _is_key(key):
         raise RetryError("not a policy, or not a key")
+    if effect == "keyed_write" and key is None:
+        raise RetryError("a keyed write has a key")
     if type(new_chain) is not bool:
         raise RetryError("new_chain is neither True nor False")
     for value, label in ((minimum_ms, "minimum_ms"), (min_reserve_ms, "min_reserve_ms")):
@@ -419,6 +475,8 @@ async def retry(
             status,
             classify or _classify,
             is_failure or _is_failure,
+            reject,
+            observe,
             sleep,
             random,
         ).run()
@@ -440,9 +498,11 @@ class _Retry(Generic[T]):
     buckets: tuple[TokenBucket | _Chain, ...]
     breaker: Breaker | None
     key: str | None
-    status: Callable[[str], Awaitable[Status[T]]] | None
+    status: Callable[[str], Awaitable[Status[T]] | Status[T]] | None
     classify: Callable[[Exception], Fault]
     is_failure: Callable[[Exception], bool]
+    reject: Callable[[T], Fault | None] | None
+    observe: Callable[[Try], object] | None
     sleep: Sleep
     random: Callable[[], float]
     number: int = field(default=0, init=False)
@@ -466,7 +526,7 @@ class _Retry(Generic[T]):
             self.number += 1
             attempt = Attempt(self.number, self.key, self.policy, self.budget)
             try:
-                value = await self.fn(attempt)
+                value = self.accept(await self.fn(attempt))
             except Exception as error:
                 fault = self.book(permit, error)
                 last = error
@@ -481,11 +541,27 @@ class _Retry(Generic[T]):
                     raise RetryError("an outcome is no value; give what `get()` says")
                 for bucket in self.buckets:
                     bucket.succeeded()
+                self.tell(Try(self.number))
                 return value
             settled = await self.settle(last, fault, attempt)
             if settled.state == "done":
+                self.tell(Try(self.number, last))
                 return settled.value  # type: ignore[return-value]  # the value of the call that was done
-            await self.sleep(self.decide(last, fault, settled.state))
+            wait_s = self.decide(last, fault, settled.state)
+            self.tell(Try(self.number, last, wait_s))
+            await self.sleep(wait_s)
+
+    def accept(self, value: T) -> T:
+        """Return a value that is good; one that is not fails the attempt."""
+        if self.reject is not None and (fault := self.reject(value)) is not None:
+            raise ValueRejected(value, fault)
+        return value
+
+    def tell(self, heard: Try) -> None:
+        """Let `observe` hear of an attempt."""
+        if self.observe is not None:
+            with suppress(Exception):
+                self.observe(heard)
 
     def admit(self, last: Exception | None) -> Permit | None:
         """Check the budget and get a permit; after a failed attempt a refusal brings out that attempt's error."""
@@ -514,7 +590,9 @@ class _Retry(Generic[T]):
     async def settle(self, last: Exception, fault: Fault, attempt: Attempt) -> Status[T]:
         """Find out whether it was done after all; a query that fails or takes too long leaves it unknown."""
         if isinstance(last, ReadTimedOut) and last.late_value:
-            return Status("done", last.late_value[0])  # type: ignore[arg-type]  # what `fn` would have returned
+            late: T = last.late_value[0]  # type: ignore[assignment]  # what `fn` would have returned
+            with suppress(ValueRejected):
+                return Status("done", self.accept(late))
         if fault == "not_sent":
             return Status("not_done")
         if fault == "permanent" or self.effect == "read" or self.key is None or self.status is None:
@@ -523,7 +601,13 @@ class _Retry(Generic[T]):
         seconds, _ = attempt.read_limit()
         if seconds <= 0:
             return Status("unknown")
-        ending = await own(lambda: query(key), limit_s=seconds, grace_s=_GRACE_S)
+        try:
+            answer = query(key)
+        except Exception:
+            return Status("unknown")
+        if isinstance(answer, Status):
+            return answer
+        ending = await own(lambda: answer, limit_s=seconds, grace_s=_GRACE_S)
         if ending.outer is not None:
             raise ending.outer
         if ending.why == "itself" and type(ending.value) is Status:
@@ -562,6 +646,7 @@ class _Retry(Generic[T]):
 
     def stop(self, last: Exception, reason: Reason) -> NoReturn:
         """Raise the last real error with the reason on it; a refusal that is being handled becomes its context."""
+        self.tell(Try(self.number, last, None, reason))
         note = f"retry stopped: {reason} after {self.number} of {self.policy.max_attempts} attempts"
         with suppress(AttributeError):  # a frozen error takes neither, and is still the one that comes out
             last.retry_stop = Stop(reason, self.number)  # type: ignore[attr-defined]
@@ -630,7 +715,7 @@ def may_retry(effect: Effect, fault: Fault, *, has_key: bool = False, not_done: 
     """
     if fault == "permanent":
         return False
-    if fault == "not_sent" or effect == "read":
+    if fault == "not_sent" or effect == "read" or (effect == "keyed_write" and has_key):
         return True
     return effect == "reversible_write" and has_key and not_done
 
@@ -642,6 +727,8 @@ def classify(error: Exception) -> Fault:
     connections. A group is the worst of its leaves, in this order: permanent, unknown, not sent. A caller who knows the
     dependency's codes passes a function of its own.
     """
+    if isinstance(error, ValueRejected):
+        return error.fault
     found = blame(error)
     if not found.again:
         return "permanent"

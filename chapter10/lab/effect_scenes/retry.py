@@ -78,8 +78,9 @@ async def _effects(loop: VirtualLoop) -> list[dict[str, Any]]:
     rows = []
     for effect in EFFECTS:
         for fault, error in _FAULTS:
-            # Only a lost answer of a write asks for more than the effect.
-            for named, answer in _KEYS if fault == "unknown" and effect != "read" else _KEYS[:1]:
+            # Only a lost answer of a write asks for more than the effect; a keyed write has its key in any case.
+            asks = fault == "unknown" and effect not in ("read", "keyed_write")
+            for named, answer in _KEYS if asks else _KEYS[1:2] if effect == "keyed_write" else _KEYS[:1]:
                 rows.append(await _one(effect, fault, error, named, answer))
     return rows
 
@@ -280,16 +281,16 @@ GROUP: Final = Group(
     title="重试 / retry",
     target="dependency",
     text="""\
-能不能重试，先看动作的效果和故障的种类：没有送出，谁都可以再来；送出了没有回答，只有读可以直接重来，可逆的写要有业务
-键并先查询状态，不可逆的写由人决定；注定再失败的不重来。三层各三次共用一个计数，是 3 次调用，不是 27 次。等待带 50%
-到 150% 的抖动，却不超过上限。预算、共享的重试桶、熔断都在睡眠之前决定；停下时出来的是最后一个真实错误。
+能不能重试，先看动作的效果和故障的种类：没有送出，谁都可以再来；送出了没有回答，只有读和对方记着键的写可以直接重来，
+可逆的写要有业务键并先查询状态，不可逆的写由人决定；注定再失败的不重来。三层各三次共用一个计数，是 3 次调用，不是 27
+次。等待带 50% 到 150% 的抖动，却不超过上限。预算、共享的重试桶、熔断都在睡眠之前决定；停下时出来的是最后一个真实错误。
 
-What may be repeated depends on the effect and on the fault. Not sent: everybody. Sent and not answered: a read; a
-reversible write with a key and a status that says "not done"; an irreversible write is left to a person. Three
-layers of three attempts share one count and make 3 calls, not 27. Waits spread over 50 to 150 % and stay below the
-cap ({longest_of_1000_at_the_cap_ms} ms of {cap_ms} ms; with the jitter last it would be
-{longest_if_the_jitter_came_last_ms} ms). What stops the loop decides before it sleeps, and the last real error
-comes out.
+What may be repeated depends on the effect and on the fault. Not sent: everybody. Sent and not answered: a read, and a
+write whose key the other side keeps; a reversible write with a key and a status that says "not done"; an irreversible
+write is left to a person. Three layers of three attempts share one count and make 3 calls, not 27. Waits spread over
+50 to 150 % and stay below the cap ({longest_of_1000_at_the_cap_ms} ms of {cap_ms} ms; with the jitter last it would be
+{longest_if_the_jitter_came_last_ms} ms). What stops the loop decides before it sleeps, and the last real error comes
+out.
 """,
     tables=("effects", "layers", "stops"),
 )

@@ -570,7 +570,7 @@ def _breaker(_: Path) -> Iterator[Bench]:
     limit.record(0.1)
     verbs = [
         _verb(partial(CircuitBreaker, clock=_clock), "CircuitBreaker", window_s=60.0, min_calls=10,
-              failure_rate=0.5, reset_s=30.0, probe_s=60.0),
+              failure_rate=0.5, reset_s=30.0, probe_s=60.0, slow_s=1.0),
         _verb(breaker.check, after_s=1.0),
         _verb(lambda verdict: breaker.acquire().give(verdict), "Permit.give", verdict="success"),
         _verb(AdaptiveLimit, low=1, high=64, start=None, window=100),
@@ -871,7 +871,8 @@ NOT_FUZZED: Final[dict[str, tuple[str, ...]]] = {
         "Budget.to_wire", "CancelStore.close", "CancelToken.check", "CancelToken.checkpoint", "CancelToken.child",
         "CancelToken.is_cancelled", "CancelToken.wait", "DistributedCancelToken.check",
         "DistributedCancelToken.is_cancelled", "DistributedCancelToken.watch", "CircuitBreaker.acquire",
-        "CircuitBreaker.statistics", "Permit.success", "Permit.failure", "Permit.neutral", "CancelScope.close",
+        "CircuitBreaker.statistics", "CircuitBreaker.isolate", "CircuitBreaker.reset",
+        "Permit.success", "Permit.failure", "Permit.neutral", "CancelScope.close",
         "StreamingToolExecutor.aclose", "StreamingToolExecutor.discard", "StreamingToolExecutor.end_input",
         "StreamingToolExecutor.ready", "StreamingToolExecutor.results", "StreamingToolExecutor.statistics",
         "StreamingToolExecutor.updates", "IntentRecords.close", "Outbox.close", "Outbox.alarms", "Consumer.close",
@@ -897,7 +898,8 @@ NOT_FUZZED: Final[dict[str, tuple[str, ...]]] = {
         "IntentRecords.doubt", "IntentRecords.doubt_in", "IntentRecords.fail_in", "IntentRecords.look",
         "IntentRecords.release", "IntentRecords.release_in", "IdempotencyStore.run_in", "Outbox.has_time",
         "Outbox.mark", "Consumer.first_time_in", "Relay.run", "Relay.wait_for", "Worker.run", "outbox_worker",
-        "asked_wait", "at_once", "off_the_loop", "StreamingToolExecutor.is_safe", "StreamingToolExecutor.state_of",
+        "asked_wait", "Try", "retried", "retry_blocking",
+        "at_once", "off_the_loop", "StreamingToolExecutor.is_safe", "StreamingToolExecutor.state_of",
         "messages_for", "blocks_of", "kinds_text",
     ),
     "it is the check itself": (
