@@ -63,6 +63,30 @@ class TheOperators(unittest.TestCase):
         self.assertEqual(["pass\nx = f()\n"], changed("f(1)\nx = f()\n", "call"))
         self.assertIn("    pass\n", changed("async def g():\n    await f()\n", "call")[0])
 
+    def test_what_people_forget_has_an_operator(self) -> None:
+        """An argument that is not handed on, a copy, the right end, an order, a clearing, the stronger word."""
+        query = 'q = "SELECT a FROM t WHERE b <= ? AND c = 1 ORDER BY a DESC LIMIT 3"\n'
+        part = "SELECT a FROM t WHERE b <= ? AND c = 1"
+        for operator, text, expected in (
+            ("argument", "f(a, b=1, c=2)\n", ["f(a, c=2)\n", "f(a, b=1)\n"]),
+            ("argument", "f(b=1, c=2)\ng(d=3)\n", ["f( c=2)\ng(d=3)\n", "f(b=1)\ng(d=3)\n", "f(b=1, c=2)\ng()\n"]),
+            ("copy", "x = dict(a)\ny = b.copy()\n", ["x = (a)\ny = b.copy()\n", "x = dict(a)\ny = b\n"]),
+            ("end", "x = a.popleft()\n", ["x = a.pop()\n"]),
+            ("end", "x = a.pop(0) + b[-1]\n", ["x = a.pop() + b[-1]\n", "x = a.pop(0) + b[0]\n"]),
+            ("weaker", "x = os.path.realpath(a.casefold())\n", [
+                "x = os.path.abspath(a.casefold())\n", "x = os.path.realpath(a.lower())\n"]),
+            ("assign", "s.a = 1\nb += 2\n", ["pass\nb += 2\n", "s.a = 1\npass\n"]),
+            ("number", "def f():\n    return 0.5\n", ["def f():\n    return 1.5\n"]),
+            ("sql", query, [
+                'q = "SELECT a FROM t WHERE c = 1 ORDER BY a DESC LIMIT 3"\n',
+                'q = "SELECT a FROM t WHERE b < ? AND c = 1 ORDER BY a DESC LIMIT 3"\n',
+                'q = "SELECT a FROM t WHERE b <= ? ORDER BY a DESC LIMIT 3"\n',
+                f'q = "{part} LIMIT 3"\n', f'q = "{part} ORDER BY a LIMIT 3"\n', f'q = "{part} ORDER BY a DESC"\n']),
+            ("sql", 'q = f"DELETE FROM {t} WHERE a > 1"\n', ['q = f"DELETE FROM {t} WHERE a >= 1"\n']),
+        ):  # fmt: skip
+            with self.subTest(operator=operator, text=text):
+                self.assertEqual(expected, changed(text, operator))
+
     def test_numbers_sums_and_extremes(self) -> None:
         """One larger, plus and minus, min and max; constants of a module by themselves."""
         self.assertEqual(["LIMIT = 6\n"], changed("LIMIT = 5\n", "limit"))
@@ -96,7 +120,7 @@ class TheOperators(unittest.TestCase):
 
     def test_every_fault_is_a_program(self) -> None:
         """Each one of two modules parses, and differs from the text; names are distinct."""
-        for module in ("canonical", "companions.basics.tasks"):
+        for module in ("canonical", "companions.basics.tasks", "companions.effects.inbox"):
             text = text_of(module)
             found = automatic(module, text)
             self.assertEqual(len({mutant.name for mutant in found}), len(found))

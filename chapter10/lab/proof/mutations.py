@@ -12,7 +12,13 @@ place, or the place makes no difference (an *equivalent* mutant, which needs a r
     part        one part of an `and` or `or` left out
     logic       `and` and `or` exchanged, a `not` left out
     call        a call that stands alone as a statement left out
-    number      a whole number one larger, True and False exchanged
+    argument    a named argument of a call left out, so that a default decides
+    copy        a value itself where a copy of it stood
+    end         the other end of a container (`popleft` and `pop`, `[0]` and `[-1]`)
+    sql         in the text of a statement: no order, no limit, a condition less, a comparison moved
+    weaker      a word that does less (`lower` for `casefold`, `abspath` for `realpath`, `copy` for `deepcopy`)
+    assign      an assignment to an attribute, or one that adds, left out: a state that is not cleared or counted
+    number      a number one larger, True and False exchanged
     limit       the same in a constant of the module, which tests mostly name instead of repeating it
     sum         `+` and `-`, or `*` and `//`, exchanged
     extreme     `min` and `max` exchanged
@@ -21,7 +27,7 @@ place, or the place makes no difference (an *equivalent* mutant, which needs a r
 
 A fault is a change of text between two places, so that comments and layout stay as they are. Its name says
 where it is without a line number, so that it can be written in a list and still be found after an edit.
-Annotations, docstrings, asserts, decorators and texts are left alone.
+Annotations, docstrings, asserts, decorators and texts that are no statements of SQL are left alone.
 
 `read_list` reads `mutants.toml`, which has faults that somebody thought of and the tests of each module, and
 the folder `equivalents`, which has the reasons for those that no test can see. Everybody may add to both.
@@ -59,8 +65,8 @@ MAX_NAME: Final = 70
 """Characters of a text that are shown in a name."""
 
 OPERATORS: Final = (
-    "compare", "condition", "guard", "leave", "part", "logic", "call", "number", "limit", "sum", "extreme",
-    "handler", "outside",
+    "compare", "condition", "guard", "leave", "part", "logic", "call", "argument", "copy", "end", "sql", "weaker",
+    "assign", "number", "limit", "sum", "extreme", "handler", "outside",
 )  # fmt: skip
 
 _FLIPPED: Final[dict[type[ast.cmpop], tuple[str, str]]] = {
@@ -82,6 +88,21 @@ _SUMS: Final[dict[type[ast.operator], tuple[str, str]]] = {
     ast.Mult: ("*", "//"),
     ast.FloorDiv: ("//", "*"),
 }
+_COPIES: Final = ("copy", "deepcopy", "dict", "list", "tuple", "set", "frozenset")
+_WEAKER: Final = {"casefold": "lower", "realpath": "abspath", "resolve": "absolute", "deepcopy": "copy"}
+_SQL: Final = re.compile(r"\b(SELECT|UPDATE|DELETE|INSERT|WHERE|ORDER BY)\b")
+_CLAUSE_ENDS: Final = r"(?= AND\b| OR\b| ORDER\b| GROUP\b| LIMIT\b|[\"'\n)])"
+_SQL_FAULTS: Final = (
+    (re.compile(rf" ORDER BY [^\"'\n)]+?{_CLAUSE_ENDS}"), ""),
+    (re.compile(r" DESC\b"), ""),
+    (re.compile(rf" LIMIT [^\"'\n)]+?{_CLAUSE_ENDS}"), ""),
+    (re.compile(rf" AND [^\"'\n()]+?{_CLAUSE_ENDS}"), ""),
+    (re.compile(r"(?<=WHERE )[^\"'\n()]+? AND "), ""),
+    (re.compile(r"(?<= )<(?= )"), "<="),
+    (re.compile(r"(?<= )<=(?= )"), "<"),
+    (re.compile(r"(?<= )>(?= )"), ">="),
+    (re.compile(r"(?<= )>=(?= )"), ">"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +242,7 @@ class _Walk:
 
     def span(self, node: ast.AST) -> tuple[int, int]:
         """Return where a node starts and ends in the text."""
-        assert isinstance(node, ast.expr | ast.stmt | ast.excepthandler)
+        assert isinstance(node, ast.expr | ast.stmt | ast.excepthandler | ast.keyword)
         assert node.end_lineno is not None and node.end_col_offset is not None
         return self._offset(node.lineno, node.col_offset), self._offset(node.end_lineno, node.end_col_offset)
 
@@ -234,7 +255,11 @@ class _Walk:
 
     def faults(self, node: ast.AST, place: str = "") -> Iterator[tuple[str, str, int, int, str]]:
         """Yield (operator, place, start, end, new text) for everything below a node."""
-        if isinstance(node, ast.Assert | ast.JoinedStr) or _is_list_of_names(node):
+        if isinstance(node, ast.Assert) or _is_list_of_names(node) or _is_docstring(node):
+            return
+        if isinstance(node, ast.JoinedStr):
+            for operator, start, end, new in self._statements(node):
+                yield operator, place or "module", start, end, new
             return
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             place = f"{place}.{node.name}" if place else node.name
@@ -256,10 +281,16 @@ class _Walk:
             yield from self._between("sum", node.left, node.right, *_SUMS[type(node.op)])
         elif isinstance(node, ast.Constant) and isinstance(node.value, bool):
             yield "number", *self.span(node), str(not node.value)
-        elif isinstance(node, ast.Constant) and isinstance(node.value, int):
+        elif isinstance(node, ast.Constant) and isinstance(node.value, int | float):
             yield "number", *self.span(node), str(node.value + 1)
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in {"min", "max"}:
-            yield "extreme", *self.span(node.func), "max" if node.func.id == "min" else "min"
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield from self._statements(node)
+        elif isinstance(node, ast.Call):
+            yield from self._calls(node)
+        elif isinstance(node, ast.Subscript) and self.source(node.slice) in {"0", "-1"}:
+            yield "end", *self.span(node.slice), "-1" if self.source(node.slice) == "0" else "0"
+        elif isinstance(node, ast.AugAssign) or _sets_attribute(node):
+            yield "assign", *self.span(node), "pass"
         elif isinstance(node, ast.Expr) and isinstance(_called(node.value), ast.Call):
             yield "call", *self.span(node), "pass"
         elif isinstance(node, ast.ExceptHandler) and node.type is not None:
@@ -271,6 +302,46 @@ class _Walk:
         elif isinstance(node, ast.comprehension):
             for condition in node.ifs:
                 yield "condition", *self.span(condition), f"not ({self.source(condition)})"
+
+    def _calls(self, node: ast.Call) -> Iterator[tuple[str, int, int, str]]:
+        name = node.func
+        word = name.attr if isinstance(name, ast.Attribute) else name.id if isinstance(name, ast.Name) else ""
+        first, last = self.span(name)
+        first = last - len(word)  # of `a.b` the `b`
+        if word in {"min", "max"} and isinstance(name, ast.Name):
+            yield "extreme", first, last, "max" if word == "min" else "min"
+        if word in _WEAKER:
+            yield "weaker", first, last, _WEAKER[word]
+        if word == "popleft":
+            yield "end", first, last, "pop"
+        if word == "pop" and [self.source(each) for each in node.args] == ["0"]:
+            yield "end", *self.span(node.args[0]), ""
+        if word in _COPIES and not node.keywords:
+            if len(node.args) == 1 and not isinstance(node.args[0], ast.GeneratorExp | ast.Starred):
+                yield "copy", *self.span(node), f"({self.source(node.args[0])})"
+            elif not node.args and isinstance(name, ast.Attribute):
+                yield "copy", *self.span(node), self.source(name.value)
+        for number, keyword in enumerate(node.keywords):
+            if keyword.arg is not None:
+                yield "argument", *self._with_comma(node, number), ""
+
+    def _with_comma(self, node: ast.Call, number: int) -> tuple[int, int]:
+        """Return where a named argument stands, with the comma before it or, for a first one, after it."""
+        start, end = self.span(node.keywords[number])
+        before = self._text[self.span(node.func)[1] : start].rstrip()
+        if before.endswith(","):
+            return self._text.rindex(",", 0, start), end
+        after = re.match(r"\s*,", self._text[end:])
+        return start, end + (after.end() if after else 0)
+
+    def _statements(self, node: ast.expr) -> Iterator[tuple[str, int, int, str]]:
+        """Make the faults of a text that is a statement of SQL, or a part of one."""
+        start, end = self.span(node)
+        text = self._text[start:end]
+        if _SQL.search(text):
+            for pattern, new in _SQL_FAULTS:
+                for found in pattern.finditer(text):
+                    yield "sql", start + found.start(), start + found.end(), new
 
     def _comparisons(self, node: ast.Compare) -> Iterator[tuple[str, int, int, str]]:
         operands = [node.left, *node.comparators]
@@ -336,6 +407,14 @@ def _refuses(statement: ast.stmt) -> bool:
         and isinstance(statement.value.func, ast.Name)
         and "refuse" in statement.value.func.id
     )
+
+
+def _sets_attribute(node: ast.AST) -> bool:
+    return isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Attribute)
+
+
+def _is_docstring(node: ast.AST) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
 
 
 def _is_list_of_names(node: ast.AST) -> bool:
