@@ -9,11 +9,13 @@ import textwrap
 import unittest
 from collections import Counter
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 from chapter10.experiments import reports_folder
 from chapter10.lab.histories.guards import GUARDS, mark_of
 from chapter10.lab.proof import mutants as command
+from chapter10.lab.proof import touched
 from chapter10.lab.proof.mutants import Tree, Verdict, mutants_page, rows_before, rows_of, run
 from chapter10.lab.proof.mutations import EQUIVALENTS, Mutant, automatic, extent, read_list, written
 from chapter10.tests.overlapping import overlapping
@@ -229,6 +231,31 @@ class ABoundedRun(FolderTestCase):
         self.assertEqual(2, len(progress.getvalue().splitlines()))
         self.assertEqual(text, tree.text("canonical"))
         self.assertEqual("survived", tree.test(["test_canonical"]).ending)
+
+    @unittest.skipUnless(touched.POSSIBLE, "this Python cannot tell which lines run")
+    def test_the_tests_of_a_line_are_asked_before_the_modules(self) -> None:
+        """A fault on a line that a test runs is shown to that test alone; a fault nowhere run, to the whole module."""
+        tree = Tree(self.folder, compiled=False)
+        verdict, lines = tree.touched(["test_canonical"], 60.0)
+        self.assertEqual("survived", verdict.ending)
+        guard = next(each for each in automatic("canonical", tree.text("canonical")) if each.operator == "guard")
+        near = lines["canonical"][str(guard.line)]
+        self.assertTrue(all(test.startswith("test_canonical.") for test in near), near)
+        asked: list[list[str]] = []
+
+        class Asked(Tree):
+            def __init__(self) -> None:  # no copy is made
+                pass
+
+            def verdict(self, mutant: Mutant, tests: Any, seconds: float = 0) -> Verdict:
+                asked.append(tests)
+                return Verdict("noticed" if mutant is guard else "survived", "test_m")
+
+        nowhere = Mutant("nowhere", "canonical", "written", 0, 0, 0, "")
+        with contextlib.redirect_stderr(io.StringIO()):
+            run([guard], {"canonical": ["test_canonical"]}, [Asked()], lines=lines)
+            run([nowhere], {"canonical": ["test_canonical"]}, [Asked()], lines=lines)
+        self.assertEqual([near, ["test_canonical"]], asked)
 
     def test_a_hang_and_a_broken_import_are_noticed(self) -> None:
         """A loop without an end is ended from outside, and a module that cannot be imported is a failure."""

@@ -208,7 +208,7 @@ class TheRetryGroup(unittest.TestCase):
     """What is repeated, and what stops it."""
 
     def test_the_table_of_effect_and_fault(self) -> None:
-        """Not sent: everybody. Unknown: reads, and reversible writes that were not done. Permanent: nobody.
+        """Not sent: everybody. Unknown: reads, keyed writes, and reversible ones that were not done.
 
         Claims: C10-196, C10-197.
         """
@@ -217,7 +217,7 @@ class TheRetryGroup(unittest.TestCase):
                 repeats = row["fault"] == "not_sent" or (
                     row["fault"] == "unknown"
                     and (
-                        row["effect"] == "read"
+                        row["effect"] in ("read", "keyed_write")
                         or (row["effect"] == "reversible_write" and row["key_and_status"].endswith("not done"))
                     )
                 )

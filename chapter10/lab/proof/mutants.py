@@ -19,7 +19,8 @@ The reasons stand in the folder `equivalents`; a survivor of `--automatic` witho
 
 It needs the tree with its tests, and minutes: two copies are worked on at a time. Without a fault the tests
 must pass first. A test that hangs is ended after a while and counts as having noticed. Ctrl-C keeps what was
-learned. The order of the output is that of the list, whatever ended first.
+learned. The order of the output is that of the list, whatever ended first. From Python 3.12 on the tests that run the
+line of a fault are shown it first (`lab.proof.touched`), and the whole modules only what those did not notice.
 
 What it does not prove: that a test suite which notices all of them is complete.
 Exit codes: 0 every fault was noticed or has a reason; 1 something survived; 2 usage.
@@ -29,6 +30,7 @@ Source: claims C10-277, C10-297.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import queue
 import random
@@ -49,14 +51,17 @@ from typing import Final, Literal
 from chapter10.experiments import reports_folder
 from chapter10.lab.console.textio import EXIT_FINE, EXIT_INTERRUPTED, EXIT_USAGE, EXIT_WRONG, main_guard
 from chapter10.lab.evidence.files import replace_together
+from chapter10.lab.proof import touched
 from chapter10.lab.proof.mutations import OPERATORS, Mutant, MutantList, automatic, read_list, written
 
 __all__ = [
+    "MAX_NEAR",
     "MAX_PARALLEL",
     "PAGE",
     "TEST_SECONDS",
     "Ending",
     "Row",
+    "Touched",
     "Tree",
     "Verdict",
     "main",
@@ -71,6 +76,11 @@ PAGE: Final = "mutants.md"
 TEST_SECONDS: Final = 60.0
 """How long the tests of one fault may take before they count as hung."""
 MAX_PARALLEL: Final = 8
+MAX_NEAR: Final = 60
+"""The most tests that are picked for the line of a fault."""
+
+Touched = dict[str, dict[str, list[str]]]
+"""By module and line the tests that run it."""
 
 _COPIED: Final = ("chapter10", "reports", "docs", "examples")
 _NOT_COPIED: Final = ("__pycache__", "my_work")
@@ -138,6 +148,15 @@ class Tree:
             return Verdict("hung", output=output)
         return Verdict("noticed", _noticed_by(output), output) if code else Verdict("survived", output=output)
 
+    def touched(self, tests: Sequence[str], seconds: float) -> tuple[Verdict, Touched]:
+        """Run test modules as `test` does, and say which of their tests run which line of which module."""
+        if not touched.POSSIBLE:
+            return self.test(tests, seconds), {}
+        out = self._folder / "touched.json"
+        code, output = self._child(["-m", "chapter10.lab.proof.touched", str(out), *tests], seconds)
+        lines = json.loads(out.read_text(encoding="utf-8")) if code == 0 else {}
+        return Verdict("survived" if code == 0 else "noticed", output=output), lines
+
     def _path(self, module: str) -> Path:
         return self._top.joinpath("chapter10", *module.split(".")).with_suffix(".py")
 
@@ -198,10 +217,16 @@ def _trees(count: int) -> Iterator[list[Tree]]:
 
 
 def run(
-    mutants: Sequence[Mutant], tests: dict[str, list[str]], trees: Iterable[Tree], *, seconds: float = TEST_SECONDS
+    mutants: Sequence[Mutant],
+    tests: dict[str, list[str]],
+    trees: Iterable[Tree],
+    *,
+    lines: Mapping[str, Mapping[str, list[str]]] | None = None,
+    seconds: float = TEST_SECONDS,
 ) -> dict[str, Verdict]:
     """Return the verdict of each mutant by name, in the order of the list; progress goes to standard error.
 
+    `lines`: by module and line the tests that run it; they are asked before the modules of `tests`.
     Ctrl-C ends the run; what has ended by then is returned, the rest is missing.
     """
     free: queue.SimpleQueue[Tree] = queue.SimpleQueue()
@@ -212,6 +237,9 @@ def run(
     def judge(mutant: Mutant) -> Verdict:
         tree = free.get()
         try:
+            near = (lines or {}).get(mutant.module, {}).get(str(mutant.line), [])[:MAX_NEAR]
+            if near and (verdict := tree.verdict(mutant, near, seconds)).ending != "survived":
+                return verdict
             return tree.verdict(mutant, tests[mutant.module], seconds)
         finally:
             free.put(tree)
@@ -310,11 +338,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if any(tree.text(module) != texts[module] for tree in trees for module in texts):
             print("the code has changed while it was copied: start again", file=sys.stderr)
             return EXIT_USAGE
-        wrong = _baseline(trees[0], mutants, mutants_list.tests)
+        wrong, lines = _baseline(trees[0], mutants, mutants_list.tests)
         if wrong:
             print(wrong)
             return EXIT_WRONG
-        verdicts = run(mutants, mutants_list.tests, trees, seconds=options.seconds)
+        verdicts = run(mutants, mutants_list.tests, trees, lines=lines, seconds=options.seconds)
     if options.only:
         print(verdicts[mutants[0].name].output if verdicts else "")
     return _report(mutants, verdicts, write=options.write)
@@ -360,14 +388,19 @@ def _chosen(mutants_list: MutantList, texts: dict[str, str], options: argparse.N
     return [mutant for mutant in found if options.only in (None, mutant.name)]
 
 
-def _baseline(tree: Tree, mutants: Sequence[Mutant], tests: dict[str, list[str]]) -> str:
-    """Return what is wrong without any fault, or nothing: only tests that pass can notice something."""
+def _baseline(tree: Tree, mutants: Sequence[Mutant], tests: dict[str, list[str]]) -> tuple[str, Touched]:
+    """Return what is wrong without any fault, or nothing, and which tests run which line.
+
+    Only tests that pass can notice something.
+    """
+    lines: Touched = {}
     for module in dict.fromkeys(mutant.module for mutant in mutants):
         print(f"... the tests of {module}, without a fault", file=sys.stderr, flush=True)
-        verdict = tree.test(tests[module], 5 * TEST_SECONDS)
+        verdict, found = tree.touched(tests[module], 5 * TEST_SECONDS)
         if verdict.ending != "survived":
-            return f"the tests of {module} fail without any fault:\n{verdict.output}"
-    return ""
+            return f"the tests of {module} fail without any fault:\n{verdict.output}", {}
+        lines[module] = found.get(module, {})
+    return "", lines
 
 
 def _report(mutants: Sequence[Mutant], verdicts: dict[str, Verdict], *, write: bool) -> int:
