@@ -48,6 +48,7 @@ async def _play(scene: Scene) -> dict[str, Any]:
         **await _results_in_order(scene),
         "stopped": [
             *await _a_read_fails(scene),
+            *await _a_tool_cancels_itself(scene),
             *await _a_command_fails(scene),
             *await _the_user_interrupts(scene),
             *await _the_stream_falls_back(scene),
@@ -204,6 +205,17 @@ async def _a_read_fails(scene: Scene) -> list[dict[str, Any]]:
     return run.rows("a read fails")
 
 
+async def _a_tool_cancels_itself(scene: Scene) -> list[dict[str, Any]]:
+    """A tool that raises `CancelledError` of its own has failed; nobody asked for that cancel, so nobody else ends."""
+    scene.begin("工具自己抛出的取消只是它的失败 / a cancel that a tool makes itself is its own failure")
+    run = _Run(scene)
+    await run.add(_FIVE[0], _FIVE[1])
+    await run.ends("1", asyncio.CancelledError())
+    await run.ends("2")
+    await run.close()
+    return run.rows("a tool cancels itself")
+
+
 async def _a_command_fails(scene: Scene) -> list[dict[str, Any]]:
     """A command that fails ends what runs beside it and what waits behind it, but not the query."""
     scene.begin("命令失败取消兄弟，不取消查询 / a command that fails ends its siblings and not the query")
@@ -253,14 +265,16 @@ GROUP: Final = Group(
     target="executor",
     text="""\
 文档的五个调用：两个读取一起跑，命令独占，编辑独占，最后一个读取虽然安全也不越过前面被挡住的调用。`t` 是步号：每一步只
-给一个提示，其后能发生的都先发生。结果按入队顺序交付，进度不等任何人。只有命令自己的失败会取消兄弟，而且不向上取消查询；
+给一个提示，其后能发生的都先发生。结果按入队顺序交付，进度不等任何人。工具自己抛出的取消只是它自己的失败。
+只有命令自己的失败会取消兄弟，而且不向上取消查询；
 被取消的每个调用都有一份说明原因的回答。
 
 The five calls of the document: two reads together, the command alone, the edit alone, and the last read does
 not overtake what is blocked before it, though it is safe. `t` is the number of the step: one cue is given,
 and everything that follows from it happens before the next. Results leave in the order of the calls,
-progress waits for nobody. Only the failure of a command ends its siblings, and it never goes up to the
-query; each call that was ended has an answer that says why, and whether it had started.
+progress waits for nobody. A cancel that a tool raises itself is the failure of that call. Only the failure
+of a command ends its siblings, and it never goes up to the query; each call that was ended has an answer that
+says why, and whether it had started.
 """,
     tables=("schedule", "stopped"),
 )

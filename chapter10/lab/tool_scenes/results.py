@@ -24,6 +24,8 @@ from chapter10.companions.tools.result_budget import (
     select_fresh_to_replace,
 )
 from chapter10.companions.tools.result_store import PREVIEW_CHARS, ResultStore, visible_content
+from chapter10.companions.tools.result_text import cut_text
+from chapter10.companions.tools.returned import server_answer
 from chapter10.companions.tools.transcript import prefix_digests, problems_of
 from chapter10.lab.evidence.evidence import Group, Scene
 
@@ -46,6 +48,14 @@ _EMPTY: Final[Sequence[tuple[str, Any]]] = (
     ("false", False),
     ("one full block", [{"type": "text", "text": ""}, {"type": "text", "text": "x"}]),
 )
+_SERVER: Final[Sequence[tuple[str, Any]]] = (
+    ("a text", {"content": [{"type": "text", "text": "3 orders"}]}),
+    ("a text and the data", {"content": [{"type": "text", "text": "3 orders"}], "structuredContent": {"orders": 3}}),
+    ("data said twice", {"content": [{"type": "text", "text": '{"orders":3}'}], "structuredContent": {"orders": 3}}),
+    ("a failure", {"content": [{"type": "text", "text": "no such day"}], "isError": True}),
+    ("an image", {"content": [{"type": "image", "data": "iVBORw0KGgo=", "mimeType": "image/png"}]}),
+)
+"""What tool servers really return."""
 _GREEDY: Final = (50_000, 50_000, 50_000, 47_000, 6_000)
 
 
@@ -61,7 +71,27 @@ def results_experiment(scene: Scene) -> dict[str, Any]:
         empty.append(
             {"result": case, "success": str(seen), "failure": str(visible_content("Bash", content, is_error=True))}
         )
-    return {**turns, **_the_choice(), "empty": empty}
+    return {**turns, **_the_choice(), "empty": empty, "servers": _of_servers(scene), **_the_cut()}
+
+
+def _of_servers(scene: Scene) -> list[dict[str, Any]]:
+    """Read answers in the form of a tool server; what is no text is kept, and the model reads where."""
+    scene.begin("工具服务器的结果 / results of tool servers")
+    rows = []
+    for case, answer in _SERVER:
+        found = server_answer(answer, lambda text: f"<place of {len(text)} characters>")
+        assert found is not None
+        data, failed = found
+        scene.note("server", f"returns {case}", str(data))
+        rows.append({"returned": case, "failed": failed, "the model reads": str(data)})
+    return rows
+
+
+def _the_cut() -> dict[str, Any]:
+    """What a test run says stands at its end, so head and tail are shown, by whole lines."""
+    lines = [f"test {number} ok" for number in range(1, 500)] + ["test 500 FAILED", "1 of 500 failed"]
+    shown = cut_text("\n".join(lines), 200).splitlines()
+    return {"first_line_of_a_cut_log": shown[0], "last_lines_of_a_cut_log": shown[-2:]}
 
 
 def _three_turns(scene: Scene, folder: Path) -> dict[str, Any]:
@@ -166,6 +196,9 @@ GROUP: Final = Group(
 阈值，当场存成文件；`b2` 来自回读结果的工具，永远豁免，所以整条消息放不下，如实报告。第三轮换了进程、调低了上限、文件也
 没有了：早先决定过的一个字节都不变，摘要相同；只有新结果参加新的决定。
 
+工具服务器的结果按它自己的说法读：`isError` 是失败，文字是文字，图像存起来只给位置。
+剪短时留下头和尾，按整行剪：{last_lines_of_a_cut_log} 还在。
+
 Ten results of 40,000 characters: the formula replaces five, but a preview stays in the place of each, and six
 are needed for what is really sent. In the second turn `b0` is over the limit of a single tool and is stored
 at once; `b2` comes from the tool that reads stored results and is always exempt, so that the message cannot
@@ -176,6 +209,9 @@ decided about.
 Greedy by size replaces the fewest results. It is not optimal in what reading them back would take: of
 {greedy_of} it replaces {greedy_replaces}, where 6,000 would have done ({total_if_6000_were_replaced:,} of \
 {message_limit_chars:,}).
+
+What a tool server returns is read as it means it: `isError` is a failure, a text is a text, an image is kept and its
+place is shown. A cut keeps head and tail by whole lines, so that the last word of a test run is still there.
 """,
-    tables=("requests", "decisions", "empty"),
+    tables=("requests", "decisions", "empty", "servers"),
 )

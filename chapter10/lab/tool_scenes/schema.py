@@ -43,6 +43,17 @@ _ARGUMENTS: Final = (
     ("too long", '{"order_id":"AAAAAAAAAAAAA"}'),
     ("two things wrong", '{"lines":0}'),
 )
+_FORMS: Final = (
+    ("a place in a list", {"prefixItems": [{"type": "string"}, {"type": "number"}]}, '["A","two"]'),
+    ("names by their form", {"patternProperties": {"^x-": {"type": "string"}}}, '{"x-note":7}'),
+    ("one asks for another", {"dependentRequired": {"card": ["name"]}}, '{"card":"4111"}'),
+    ("if and then", {"if": {"required": ["gift"]}, "then": {"required": ["to"]}}, '{"gift":true}'),
+    ("at least two that fit", {"contains": {"type": "integer"}, "minContains": 2}, '[1,"a"]'),
+    ("the nearest of two", {"anyOf": [
+        {"type": "object", "properties": {"day": {"type": "integer"}}, "required": ["day"]},
+        {"type": "object", "properties": {"week": {"type": "integer"}}, "required": ["week"]}]}, '{"day":"one"}'),
+)  # fmt: skip
+"""What generators of schemas write beyond the five keywords that everybody knows, and arguments that break it."""
 _TEXTS: Final = (
     ("cut off in the middle", '{"order_id":"A'),
     ("the same key twice", '{"order_id":"A","order_id":"B"}'),
@@ -71,6 +82,13 @@ def schema_experiment(scene: Scene) -> dict[str, Any]:
         scene.note("model", text, "; ".join(found) or "valid")
         arguments.append({"case": case, "arguments": text, "violations": len(found), "found": "; ".join(found)})
 
+    scene.begin("生成器写的 Schema / what generators write")
+    forms = []
+    for case, form, text in _FORMS:
+        found = [f"{one.path or '/'}: {one.keyword}" for one in compile_schema(form).validate(strict_json(text))]
+        scene.note("model", text, "; ".join(found) or "valid")
+        forms.append({"case": case, "arguments": text, "found": "; ".join(found)})
+
     scene.begin("不是 JSON 的文本 / text that is no JSON")
     texts = []
     for case, text in _TEXTS:
@@ -94,6 +112,7 @@ def schema_experiment(scene: Scene) -> dict[str, Any]:
         refused.append({"case": case, **row})
     return {
         "arguments": arguments,
+        "forms": forms,
         "texts": texts,
         "refused": refused,
         "default_filled_in": validator.read({"order_id": "A"})[0] != {"order_id": "A"},
@@ -117,11 +136,12 @@ GROUP: Final = Group(
     text="""\
 参数在执行之前检查，按 JSON 的类型而不是 Python 的类型：`true` 不是整数，也不等于 1；3.0 是整数。每个错误有路径、
 关键字和原因，原因里没有参数的值。不检查的关键字在注册时按名字和位置拒绝，绝不默默忽略；默认值不会被填进去。
+几种写法里只要合一种时，说的是最接近的那一种错在哪里。
 
 Arguments are checked before anything runs, by the types of JSON and not those of Python. Each violation has
 a path, a keyword and a reason that repeats no value. A keyword that is not checked is refused at
 registration, by name and place, instead of being ignored. No default is filled in, and a schema that refers
-to itself is followed.
+to itself is followed. Where one of several forms would do, the nearest one says what is wrong with it.
 """,
-    tables=("arguments", "texts", "refused"),
+    tables=("arguments", "forms", "texts", "refused"),
 )

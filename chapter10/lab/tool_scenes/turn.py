@@ -147,7 +147,8 @@ class _Talk:
     def _note(self, update: Update) -> None:
         message = update.message
         if isinstance(message, Progress):
-            what = f"{message.call_id} {self._names[message.call_id]}, progress {message.number}"
+            name = self._names[message.call_id.partition("_")[0]]  # an id that came twice has a number behind it
+            what = f"{message.call_id} {name}, progress {message.number}"
             self.scene.note("tool", what, str(message.data))
             return
         what = f"{message.call_id} {message.name}, {message.code or 'ok'}"
@@ -407,6 +408,23 @@ async def _three_large(talk: _Talk) -> None:
     )
 
 
+async def _one_bad_block(scene: Scene, folder: Path) -> dict[str, Any]:
+    """A thought, a block of a kind that nobody knows, an id that was used before, an empty name: one good call runs."""
+    talk = await _ready_talk(scene, folder, "一个坏块不结束一轮 / one bad block ends no turn", "order")
+    await talk.turn(
+        talk.answer(
+            {"type": "thinking", "thinking": "Order A.", "signature": "s"},
+            {"type": "server_note", "data": "kept as it came"},
+            _call("s0", "orders.get", order_id="B"),
+            _call("b", "", order_id="B"),
+            _call("a", "orders.get", order_id="A"),
+            talk.cue("order A", "paid"),
+            talk.cue("order B", "open"),
+        )
+    )
+    return _exit(talk, "bad blocks among good calls")
+
+
 async def _cut_off(scene: Scene, folder: Path) -> dict[str, Any]:
     talk = await _ready_talk(scene, folder, "参数被截断 / cut off", "note")
     await talk.turn(
@@ -428,6 +446,7 @@ _EXITS: Final = (
     _command_fails,
     _over_budget,
     _disk_refuses,
+    _one_bad_block,
     _cut_off,
 )
 
@@ -451,13 +470,14 @@ GROUP: Final = Group(
     text="""\
 把前面的都串起来：查找、加载、授权、执行、流式进度、预算、下一轮请求。没有模型，一份固定的脚本代替它。模型一直看得到的只有
 两个工具；加载到的定义放在查找结果里，不改动请求的开头。每一轮结束后检查整份对话：每个调用恰好一份回答，就在下一条消息里，
-空结果一个也没有；每次请求的开头与上一次逐字节相同。
+空结果一个也没有；每次请求的开头与上一次逐字节相同。模型写坏的一块只得到它自己的回答，别的调用照常执行。
 
 Everything together: find, load, authorize, invoke, stream, budget, next request. There is no model; a fixed script
 stands in for it. The model always sees two tools only, and the definitions that it loads stand in the result
 of the search, so that the head of a request never changes. After every turn, however it was left, the
 transcript is checked ({problems} problems in all): each call has one answer, in the very next message, none
-of them empty, and each request begins with the bytes of the one before.
+of them empty, and each request begins with the bytes of the one before. A block that the model wrote badly
+gets its own answer, and the other calls run.
 """,
     tables=("requests", "answers", "exits"),
 )
