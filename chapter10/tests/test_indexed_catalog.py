@@ -81,12 +81,12 @@ class EqualityTests(unittest.TestCase):
         plain, indexed = (catalog.search(query, grants, limit) for catalog in both)
         self.assertEqual(canonical(plain), canonical(indexed), (query, grants, limit))
 
-    def test_ten_thousand_questions_to_changing_catalogs_have_the_same_answers(self) -> None:
+    def test_three_thousand_questions_to_changing_catalogs_have_the_same_answers(self) -> None:
         """Catalogs, changes, queries, grants and limits by chance, with the bounds as they are and with small ones.
 
         Claims: C10-037, C10-039, C10-040.
         """
-        for seed in range(200):
+        for seed in range(60):
             chance = random.Random(seed)
             names = chance.sample([f"{letter}{number}" for letter in "tuT" for number in range(40)], 120)
             tools = [self.any_tool(chance, name) for name in names[: chance.choice((0, 1, 5, 30, 120))]]

@@ -132,13 +132,13 @@ def measure(plan: Plan) -> Iterator[Finding]:
         yield from _lives(plan, measured)
     yield from _batches(plan)
     chapter, living = _STORES
-    yield from _history(plan, chapter, plan.pick((0, 1000), (0, 10_000, 100_000)))
-    yield from _history(plan, living, plan.pick((0, 1000, 3000), (0, 10_000, 100_000, 1_000_000)))
+    yield from _history(plan, chapter, plan.pick((0, 300), (0, 10_000, 100_000)))
+    yield from _history(plan, living, plan.pick((0, 300), (0, 10_000, 100_000, 1_000_000)))
     yield from measure_contention(plan)
 
 
 def _lives(plan: Plan, measured: _Measured) -> Iterator[Finding]:
-    count, repeats = plan.pick(1, 2), plan.pick(7, 301)
+    count, repeats = plan.pick(1, 2), plan.pick(3, 301)
     folder = plan.folder / measured.name.replace(" ", "-")
     folder.mkdir()
     store = measured.make(folder / "lives.db")
@@ -164,7 +164,7 @@ def _lives(plan: Plan, measured: _Measured) -> Iterator[Finding]:
     with store, closing(bare.db):
         for db in (store.db, bare.db):
             db.execute("PRAGMA synchronous=OFF")
-        count, repeats = plan.pick(3, 30), plan.pick(5, 31)
+        count, repeats = plan.pick(2, 30), plan.pick(3, 31)
         ours, bare_lives = _counted(count, lambda key: live(store, key)), _counted(count, bare.live)
         yield compare(
             f"{measured.name}: without waiting for the disk",
@@ -204,7 +204,7 @@ def _same_work(measured: _Measured, store: JobStore, bare: BareJobs) -> Finding:
 
 def _batches(plan: Plan) -> Iterator[Finding]:
     """A submit within a batch, beside a submit of its own; all are durable."""
-    repeats = plan.pick(5, 41)
+    repeats = plan.pick(3, 41)
     with LivingStore(plan.folder / "batches.db") as store:
         singles = _counted(plan.pick(3, 5), lambda key: _submit(store, key))
         for size, target in ((10, 0.3), (100, 0.12)):
@@ -249,7 +249,7 @@ def _growth(title: str, name: str, stores: list[Any], sizes: tuple[int, ...], pl
     """Measure one verb on all files by turns."""
     count = plan.pick(3, 10)
     sides = [_calls(name, store, count) for store in stores]
-    costs = by_turns(sides, count=count, repeats=plan.pick(5, 31))
+    costs = by_turns(sides, count=count, repeats=plan.pick(3, 31))
     for store in stores:  # the next verb finds no live job either
         for (job_id,) in store.db.execute(_LIVE_JOBS).fetchall():
             store.claim(job_id, now=1000)

@@ -25,14 +25,14 @@ _TARGET: Final = 3.0
 def measure(plan: Plan) -> Iterator[Finding]:
     """Yield the ratios for payloads of the package, for refusals, and the growth with the number of rows."""
     for name, value in _payloads().items():
-        count = max(1, plan.pick(2_000, 100_000) // max(20, len(json.dumps(value)) // 10))
+        count = max(1, plan.pick(500, 100_000) // max(20, len(json.dumps(value)) // 10))
         ours, other = _repeated(_ours, value, count), _repeated(_plain, value, count)
         yield compare(
             f"digest of {name}",
             ready(ours),
             ready(other),
             count=count,
-            repeats=plan.pick(5, 15),
+            repeats=plan.pick(3, 15),
             target=_TARGET,
             computes=True,
         )
@@ -44,7 +44,7 @@ def measure(plan: Plan) -> Iterator[Finding]:
         ready(_repeated(_refused, refused, count)),
         ready(_repeated(_plain, refused, count)),
         count=count,
-        repeats=plan.pick(5, 15),
+        repeats=plan.pick(3, 15),
         target=_TARGET,
         computes=True,
     )

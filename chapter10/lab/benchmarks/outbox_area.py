@@ -86,7 +86,7 @@ class BareRelay:
 
 def measure(plan: Plan) -> Iterator[Finding]:
     """Yield the ratio with and without the wait for the disk, keys included, and the growth with what was sent."""
-    count, repeats = plan.pick(100, 1000), plan.pick(3, 15)
+    count, repeats = plan.pick(20, 1000), plan.pick(3, 15)
     with asyncio.Runner() as runner:
         for keys in (False, True):
             for waiting in (True, False):
@@ -111,8 +111,8 @@ def measure(plan: Plan) -> Iterator[Finding]:
 
 
 def _growth(plan: Plan, runner: asyncio.Runner) -> Finding:
-    sizes = plan.pick((0, 300, 1000), (0, 10_000, 100_000))
-    count = plan.pick(100, 1000)
+    sizes = plan.pick((0, 100, 300), (0, 10_000, 100_000))
+    count = plan.pick(20, 1000)
     with ExitStack() as stack:
         sides = []
         for size in sizes:

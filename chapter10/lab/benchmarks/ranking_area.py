@@ -50,7 +50,7 @@ def measure(plan: Plan) -> Iterator[Finding]:
         yield _recall(read_sample(name))
     samples = [read_sample(name) for name in plan.pick(SAMPLES[:2], SAMPLES[:3])]
     tools = [tool for sample in samples for tool in sample.tools]
-    sizes = plan.pick((300, 527), (527, 10_000))
+    sizes = plan.pick((100, 200), (527, 10_000))
     asked = [question.text for question in samples[1].reported[: plan.pick(5, 60)]]
     rankings = []
     for size in sizes:

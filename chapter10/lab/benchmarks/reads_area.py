@@ -54,7 +54,7 @@ async def _streamed(calls: _Calls) -> int:
 
 def measure(plan: Plan) -> Iterator[Finding]:
     """Yield the ratio at three sizes, the growth with peak memory, and the bytes for each item."""
-    sizes = plan.pick((100, 1000, 3000), (1000, 100_000, 1_000_000))
+    sizes = plan.pick((30, 100, 300), (1000, 100_000, 1_000_000))
     with asyncio.Runner() as runner:
         costs, peaks = [], []
         for size in sizes:
@@ -65,7 +65,7 @@ def measure(plan: Plan) -> Iterator[Finding]:
                 ready_async(runner, lambda calls=calls: bounded_reads(calls, _read, _LIMIT)),  # type: ignore[misc]
                 ready_async(runner, lambda calls=calls: smallest_pool(calls, _LIMIT)),  # type: ignore[misc]
                 count=size,
-                repeats=plan.pick(5, 15) if size < sizes[-1] else plan.pick(5, 5),
+                repeats=plan.pick(3, 15) if size < sizes[-1] else plan.pick(3, 5),
                 computes=True,
             )
             yield found
@@ -103,7 +103,7 @@ def _memory(runner: asyncio.Runner, size: int) -> Finding:
 
 def _streams(runner: asyncio.Runner, plan: Plan) -> Finding:
     """The stream keeps no outcome, so its memory does not grow with its length."""
-    sizes = plan.pick((100, 1000), (1000, 100_000))
+    sizes = plan.pick((100, 300), (1000, 100_000))
     costs, peaks = [], []
     for size in sizes:
         calls = [(f"{number:07}", number) for number in range(size)]

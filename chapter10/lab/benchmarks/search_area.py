@@ -130,7 +130,7 @@ def measure(plan: Plan) -> Iterator[Finding]:
     """Yield the chapter's catalog in microseconds, then every ratio at three sizes, then building and changing."""
     yield _fixture(plan, IndexedCatalog)
     yield _fixture(plan, Catalog)
-    sizes = plan.pick((300, 1000, 3000), (300, 10_000, 100_000))
+    sizes = plan.pick((100, 200, 400), (300, 10_000, 100_000))
     common: list[float] = []
     rare: list[float] = []
     for size in sizes:
