@@ -272,17 +272,25 @@ class Snapshots(ExportTestCase):
 
     def test_a_snapshot_is_of_a_regular_file_that_stands_still(self) -> None:
         """A folder, a missing file and a file that grows while it is read are refused."""
-        for path in (self.folder, self.folder / "none", "a\0b"):
+        for path, words in (
+            (self.folder, "not a regular file"),
+            (self.folder / "none", "not a regular file"),
+            ("a\0b", "not a regular file"),
+            (7.5, "the file cannot be opened"),
+        ):
             with self.assertRaises(SalesError) as caught:
-                take_snapshot(path)
-            self.assertEqual(caught.exception.code, "unreadable_file")
+                take_snapshot(path)  # type: ignore[arg-type]
+            self.assertEqual((caught.exception.code, caught.exception.reason), ("unreadable_file", words))
         self.write(PLAIN)
+        with mock.patch.object(Path, "is_file", return_value=True), self.assertRaises(SalesError) as caught:
+            take_snapshot(os.devnull)  # put there after the look
+        self.assertEqual(caught.exception.reason, "not a regular file")
         real = os.fstat
         calls = []
 
         def grown(descriptor: int) -> os.stat_result:
             calls.append(1)
-            if len(calls) == 2:
+            if len(calls) == 3:
                 with open(self.sales, "ab") as file:
                     file.write(b"E")
             return real(descriptor)

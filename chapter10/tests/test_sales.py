@@ -227,7 +227,7 @@ class Faults(SalesTestCase):
                 raise OSError("bad sector")
 
         failing = Failing(FIXTURE)
-        opening = mock.patch("chapter10.companions.operating.sales._open", return_value=failing)
+        opening = mock.patch("chapter10.companions.operating.sales.open_regular", return_value=failing)
         with opening, self.assertRaises(SalesError) as caught:
             SalesFile("any")
         self.assertEqual(caught.exception.code, "unreadable_file")
@@ -253,7 +253,7 @@ class Faults(SalesTestCase):
             opened.append(open(path, "rb"))  # noqa: SIM115
             return opened[-1]
 
-        with mock.patch("chapter10.companions.operating.sales._open", remember):
+        with mock.patch("chapter10.companions.operating.sales.open_regular", remember):
             summarize(self.file(FIXTURE), "2026-08")
             summarize(self.file(FIXTURE), "2026-08", lambda done, total: False)
             for content in (b"order_id\n", HEADER + b"A,2026-08,x\n"):

@@ -35,7 +35,6 @@ import hashlib
 import io
 import os
 import re
-import stat
 import tempfile
 from collections.abc import Callable
 from contextlib import closing
@@ -43,7 +42,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from chapter10.canonical import digest
-from chapter10.companions.operating.sales import PROGRESS_STEPS, SalesError, SalesFile, Summary
+from chapter10.companions.operating.sales import PROGRESS_STEPS, SalesError, SalesFile, Summary, open_regular
 from chapter10.companions.work.heartbeat import JobContext
 from chapter10.companions.work.living_store import MIGRATIONS
 from chapter10.database import Database, StoreError
@@ -101,21 +100,15 @@ def take_snapshot(path: str | os.PathLike[str]) -> dict[str, Any]:
 
     Raises `SalesError`: `unreadable_file`, `file_changed` (while it was read).
     """
-    try:
-        if not Path(path).is_file():  # a number would be taken for an open file, and a pipe would be waited for
-            raise SalesError("unreadable_file", None, "not a regular file")
-        with open(path, "rb") as file:
+    with open_regular(path) as file:
+        try:
             before = os.fstat(file.fileno())
-            if not stat.S_ISREG(before.st_mode):
-                raise SalesError("unreadable_file", None, "not a regular file")
             sha256 = hashlib.sha256()
             while chunk := file.read(_CHUNK_BYTES):
                 sha256.update(chunk)
             after = os.fstat(file.fileno())
-    except (OSError, TypeError, ValueError) as error:
-        if isinstance(error, SalesError):
-            raise
-        raise SalesError("unreadable_file", None, "the file cannot be read") from error
+        except OSError as error:
+            raise SalesError("unreadable_file", None, "the file cannot be read") from error
     if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
         raise SalesError("file_changed", None, "the file changed while it was read")
     return {"bytes": after.st_size, "mtime_ns": after.st_mtime_ns, "sha256": sha256.hexdigest()}

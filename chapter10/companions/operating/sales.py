@@ -29,7 +29,9 @@ import csv
 import hashlib
 import os
 import re
+import stat
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Final, NamedTuple, NoReturn
@@ -47,6 +49,7 @@ __all__ = [
     "SalesError",
     "SalesFile",
     "Summary",
+    "open_regular",
     "summarize",
 ]
 
@@ -133,7 +136,7 @@ class SalesFile:
     def __init__(self, path: str | os.PathLike[str], extra: Sequence[str] = ()) -> None:
         if type(extra) not in (list, tuple) or not all(type(name) is str for name in extra):
             raise ValueError("extra is not a list of names")
-        self._file = _open(path)
+        self._file = open_regular(path)
         try:
             status = os.fstat(self._file.fileno())
             self._size, self._mtime_ns = status.st_size, status.st_mtime_ns
@@ -293,15 +296,21 @@ def summarize(
     return Summary(month, row_count, total_cents)
 
 
-def _open(path: str | os.PathLike[str]) -> BinaryIO:
+def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
+    """Return a regular file, open for reading. Raises `SalesError` (`unreadable_file`).
+
+    A pipe or a device has no size and cannot be read twice; a number would be taken for a file that is open already.
+    """
     try:
-        if not Path(path).is_file():  # a pipe or a device has no size and cannot be read twice
-            raise SalesError("unreadable_file", None, "not a regular file")
-        return open(path, "rb")
+        if Path(path).is_file():  # else a pipe would be waited for
+            with ExitStack() as closing:
+                file = closing.enter_context(open(path, "rb"))
+                if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                    closing.pop_all()
+                    return file
     except (OSError, TypeError, ValueError) as error:
-        if isinstance(error, SalesError):
-            raise
         raise SalesError("unreadable_file", None, "the file cannot be opened") from error
+    raise SalesError("unreadable_file", None, "not a regular file")
 
 
 def _count_lines(file: BinaryIO) -> int:

@@ -893,7 +893,7 @@ NOT_FUZZED: Final[dict[str, tuple[str, ...]]] = {
         "whole_number", "canonical_text", "whole_characters", "encoded", "cut_text", "redact_secrets", "partition",
         "merge_messages", "group_results", "select_fresh_to_replace", "ReplacementState.decide", "status_text",
         "WorkerLog", "log_path", "Heartbeat", "read_table", "export_key", "Exporter", "problems_of", "prefix_digests",
-        "Turnstile", "Turn", "FairDatabase", "FairTransaction", "is_busy", "ThreadProgress", "answer_of", "Summary",
+        "open_regular", "Turnstile", "Turn", "FairDatabase", "FairTransaction", "is_busy", "ThreadProgress", "answer_of", "Summary",
         "CancelReceipt", "IntentRecords.claim_in", "IntentRecords.complete", "IntentRecords.complete_in",
         "IntentRecords.doubt", "IntentRecords.doubt_in", "IntentRecords.fail_in", "IntentRecords.look",
         "IntentRecords.release", "IntentRecords.release_in", "IdempotencyStore.run_in", "Outbox.has_time",
