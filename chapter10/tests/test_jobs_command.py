@@ -460,6 +460,7 @@ class WhatOperatorsMeet(CommandTestCase):
             (("--owner", "alice"), [1]),
             (("--all", "--since", 50), [2]),
             (("--all", "--state", "failed"), []),
+            (("--all", "--kind", "sales.import"), []),
             (("--all", "--kind", "sales.export", "--before", 2), [1]),
         ):
             with self.subTest(options):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import io
 import itertools
 import json
 import logging
@@ -18,8 +20,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from chapter10.catalog import FIXTURE_GRANTS, fixture_tools
+from chapter10.companions.serving import door, serve
 from chapter10.companions.serving.door import open_door
 from chapter10.companions.serving.loading import (
     ServingError,
@@ -1032,6 +1036,13 @@ class Processes(FolderTestCase):
         self.assertEqual((said, code), (b"", 0))
         for text in (b"while it is loaded", b"descriptor 1", b"on standard output", b"a child on standard output"):
             self.assertIn(text, log)
+
+    def test_whose_jobs_they_are_and_what_may_be_called_is_said_at_the_start(self) -> None:
+        """The name of an owner and every permission reach the door, before anybody asks for anything."""
+        closed = mock.patch.object(door, "open_door", side_effect=ServingError("bad_handlers", "none"))
+        with mock.patch.object(serve, "Pipes"), closed as opened, contextlib.redirect_stderr(io.StringIO()):
+            self.assertEqual(serve.main(["--owner", "bob", "--grant", "a", "--grant", "b"]), 2)
+        self.assertEqual((opened.call_args.kwargs["owner"], opened.call_args.kwargs["grants"]), ("bob", ["a", "b"]))
 
     def test_the_answers_that_are_due_come_after_the_end_of_the_input(self) -> None:
         """Whoever writes all requests and closes gets all answers; the last line needs no end."""

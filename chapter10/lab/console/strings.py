@@ -75,7 +75,7 @@ def parser_in(prog: str, name: str, arguments: Sequence[str] | None) -> tuple[ar
     `name`: of the command in the table, where `name.help` says what it is for. `arguments`: those of the process if
     None; the language that they ask for is looked up before they are parsed, since the help needs it.
     """
-    early = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    early = argparse.ArgumentParser(prog=prog, add_help=False, allow_abbrev=False, exit_on_error=False)
     early.add_argument("--lang")
     try:
         wanted = early.parse_known_args(arguments)[0].lang
