@@ -100,15 +100,14 @@ _INSERT_JOB: Final = (
 _COUNT_LIVE: Final = f"SELECT count(*) FROM jobs WHERE {_LIVE}"
 _SELECT_LIVE: Final = f"SELECT {', '.join(Job._fields)} FROM jobs WHERE {_LIVE}"
 _NOT_PAUSED: Final = "NOT EXISTS (SELECT 1 FROM pauses WHERE pauses.owner IN ('', jobs.owner))"
-_OF_KINDS: Final = (  # ?1 is JSON, a list of pairs; a row whose intent is damaged is of every kind
-    "CASE WHEN ?1 IS NULL OR NOT json_valid(intent) THEN 1 WHEN json_type(intent, '$.tool') IS NOT 'text'"
-    " OR json_type(intent, '$.version') IS NOT 'text' THEN 1 ELSE EXISTS (SELECT 1 FROM json_each(?1) WHERE"
+_OF_KINDS: Final = (  # both ? are JSON, a list of pairs, or NULL; a row whose intent is damaged is of every kind
+    "CASE WHEN ? IS NULL OR NOT json_valid(intent) THEN 1 WHEN json_type(intent, '$.tool') IS NOT 'text'"
+    " OR json_type(intent, '$.version') IS NOT 'text' THEN 1 ELSE EXISTS (SELECT 1 FROM json_each(?) WHERE"
     " json_extract(value, '$[0]') = json_extract(intent, '$.tool')"
     " AND json_extract(value, '$[1]') = json_extract(intent, '$.version')) END"
 )
 _NEXT_DUE: Final = (
-    f"{_SELECT_LIVE} AND owner > ?2 AND {_DUE} <= ?3 AND {_NOT_PAUSED} AND {_OF_KINDS}"
-    f" ORDER BY owner, {_DUE}, id LIMIT 1"
+    f"{_SELECT_LIVE} AND owner > ? AND {_DUE} <= ? AND {_NOT_PAUSED} AND {_OF_KINDS} ORDER BY owner, {_DUE}, id LIMIT 1"
 )
 WAITING: Final = (
     f"SELECT count(*), min(CASE WHEN typeof({_DUE}) IN ('integer', 'real') AND {_NOT_PAUSED} THEN {_DUE} END)"
@@ -120,14 +119,14 @@ _LAST_CLAIM: Final = (
 )
 _DEAD: Final = (
     f"{_SELECT_LIVE} AND (deadline <= ? OR (lease_until <= ?"
-    " AND (state = 'cancel_requested' OR attempt >= max_attempts))) LIMIT ?"
+    f" AND (state = 'cancel_requested' OR attempt >= max_attempts))) ORDER BY owner, {_DUE}, id LIMIT ?"
 )
 _DAMAGED: Final = (
     f"{_SELECT_LIVE} AND (typeof(attempt) <> 'integer' OR typeof(max_attempts) <> 'integer'"
     " OR typeof(done) <> 'integer' OR typeof(total) <> 'integer' OR typeof(owner) <> 'text'"
     " OR attempt NOT BETWEEN 0 AND max_attempts OR done NOT BETWEEN 0 AND total"
     " OR typeof(deadline) NOT IN ('integer', 'real') OR typeof(ready_at) NOT IN ('integer', 'real')"
-    " OR typeof(lease_until) NOT IN ('integer', 'real', 'null')) LIMIT ?"
+    f" OR typeof(lease_until) NOT IN ('integer', 'real', 'null')) ORDER BY owner, {_DUE}, id LIMIT ?"
 )
 """Live rows that are not sound (`Job.is_sound`): a text in a time is never due, so no claim meets it."""
 _COUNTED: Final = "typeof(done) = 'integer' AND typeof(total) = 'integer' AND done BETWEEN 0 AND total"
@@ -428,9 +427,10 @@ class LivingStore(JobStore):
             moment = self._read(now)
             last = _readable(db, _LAST_CLAIM, ())
             turn = last[0][0] if last and is_text(last[0][0], MAX_TEXT) else ""
+            after, first = ((owner, moment, own, own) for owner in (turn, ""))
             for _ in range(CLAIM_SCAN):
                 # The owners after the last one first, and when nothing is due there, from the start.
-                rows = _readable(db, _NEXT_DUE, (own, turn, moment)) or _readable(db, _NEXT_DUE, (own, "", moment))
+                rows = _readable(db, _NEXT_DUE, after) or _readable(db, _NEXT_DUE, first)
                 if not rows:
                     return None
                 job = Job._make(rows[0])

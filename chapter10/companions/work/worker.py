@@ -342,7 +342,7 @@ class Worker:
                     version = self._version()  # before the claim: what is committed after it, is news
                     if self.run_once() is not None:
                         made += 1
-                    elif drain and self._look.row(WAITING, (self._own,))[0] == 0:
+                    elif drain and self._look.row(WAITING, (self._own, self._own))[0] == 0:
                         break
                     else:
                         self._wait_for_work(version)
@@ -542,7 +542,7 @@ class Worker:
     # Waiting, looking, telling ---------------------------------------------------------------
 
     def _wait_for_work(self, version: int) -> None:
-        live, due = self._look.row(WAITING, (self._own,))
+        live, due = self._look.row(WAITING, (self._own, self._own))
         if live and due is None:  # paused, or damaged, all of them: no claim ever meets those
             self._store.sweep(now=self.clock)
         while self._stop_at is None and (due is None or self.clock() < due):
