@@ -592,16 +592,19 @@ class AnOperatorsDay(CommandTestCase):
         self.assertEqual(2, self.run_jobs("submit", "--from", path))
         self.assertIn("line 2: ", self.errors)
 
-    def test_a_refusal_says_which_lines_were_taken(self) -> None:
-        """A thousand are one commit; what was taken before stays, and a repeat goes on behind it."""
+    def test_a_long_file_is_one_commit_too_and_one_that_is_too_long_is_refused(self) -> None:
+        """More than a page of a list, all or none; above the bound nothing is taken, and the line is named."""
         lines = [{"key": f"k{n}", "args": {"text": "a"}} for n in range(1001)]
         (self.folder / "letter_tasks.py").write_text(TASKS, encoding="utf-8")
         self.enterContext(mock.patch.object(sys, "path", [str(self.folder), *sys.path]))
         self.addCleanup(sys.modules.pop, "letter_tasks", None)
         task = ("submit", "--kind", "letters.count", "--handlers", "letter_tasks", "--from", self.batch(*lines))
-        self.assertEqual(1, self.run_jobs(*task))
-        self.assertIn("queue_full: the first 1000 lines were taken", self.errors)
-        self.assertEqual(0, self.run_jobs(*task, "--capacity", "2000"))
+        with mock.patch.object(jobs_command, "MAX_BATCH", 1000):
+            self.assertEqual(2, self.run_jobs(*task))
+        self.assertIn("line 1001: ", self.errors)
+        self.assertEqual(1, self.run_jobs(*task, "--capacity", "1000"))
+        self.assertEqual([], self.json("list"))
+        self.assertEqual(0, self.run_jobs(*task))
         self.assertEqual(1001, self.store.db.execute("SELECT count(*) FROM jobs").fetchone()[0])
 
     def test_a_job_starts_later_and_has_its_whole_deadline(self) -> None:

@@ -22,7 +22,7 @@ from chapter10.tests.support import ManualClock, also_on
 class Turns(LivingTestCase):
     def submit_for(self, owner: str, count: int, **options: Any) -> list[int]:
         batch = [(f"{owner}-{number}", AUGUST) for number in range(count)]
-        ids: list[int] = self.store.submit_many(owner, batch, now=0, capacity=10_000, **options)
+        ids: list[int] = self.store.submit_many(owner, batch, now=0, **options)
         return ids
 
     def owner_of(self, job_id: int) -> str:

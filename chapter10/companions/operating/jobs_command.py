@@ -57,7 +57,7 @@ from chapter10.companions.operating.jobs_watch import Bar, event_line, watch
 from chapter10.companions.operating.sales import SalesError
 from chapter10.companions.operating.status import status_text
 from chapter10.companions.work.functions import Task, handlers, tasks_of
-from chapter10.companions.work.living_store import LivingStore
+from chapter10.companions.work.living_store import CAPACITY, DEADLINE_S, MAX_BATCH, LivingStore
 from chapter10.companions.work.worker import Backoff, Handler, Note, Worker, WorkerError
 from chapter10.companions.work.worker_log import WorkerLog, log_path
 from chapter10.database import StoreError
@@ -71,7 +71,6 @@ from chapter10.lab.console.textio import (
     prepare_streams,
     print_json,
 )
-from chapter10.limits import MAX_LIMIT
 
 __all__ = ["default_database", "main"]
 
@@ -199,11 +198,13 @@ def _submit(options: argparse.Namespace, out: _Out, clock: _Clock, sleep: _Sleep
 
 
 def _submit_batch(options: argparse.Namespace, operation: Operation, out: _Out, clock: _Clock) -> int:
-    """Submit a file of JSON lines, each `{"key", ...}`; a thousand in one commit, all of them or none."""
+    """Submit a file of JSON lines, each `{"key", ...}`; all of them in one commit, or none."""
     pairs: list[tuple[str, dict[str, Any]]] = []
     with open(options.batch, "rb") as file:
         for number, line in enumerate(file, 1):
             try:
+                if number > MAX_BATCH:
+                    raise ValueError(f"the file has more than {MAX_BATCH} lines; nothing was taken")
                 entry = json.loads(line.decode("utf-8-sig"))
                 if type(entry) is not dict or type(entry.get("key")) is not str:
                     raise ValueError("not an object with a key")
@@ -211,16 +212,8 @@ def _submit_batch(options: argparse.Namespace, operation: Operation, out: _Out, 
             except (ValueError, KeyError, JobError) as refused:
                 reason = refused.reason if isinstance(refused, JobError | SalesError) else str(refused)
                 raise JobError("bad_input", f"line {number}: {reason}") from refused
-    ids: list[int] = []
     with _made(options, operation) as store:
-        for begin in range(0, len(pairs), MAX_LIMIT):
-            chunk = pairs[begin : begin + MAX_LIMIT]
-            try:
-                ids += store.submit_many(options.owner, chunk, **_admission(options, operation, clock))
-            except JobError as refused:
-                why = f"{refused.reason}; " if refused.reason else ""
-                taken = f"the first {begin} lines were taken, the others were not; a repeat changes nothing of those"
-                raise JobError(refused.code, why + taken) from refused
+        ids = store.submit_many(options.owner, pairs, **_admission(options, operation, clock))
     jobs = [{"id": job_id, "action_key": key} for job_id, (key, _) in zip(ids, pairs, strict=True)]
     out.answer(jobs, *(f"job {job['id']}, key {job['action_key']}" for job in jobs))
     return EXIT_FINE
@@ -678,9 +671,11 @@ def _parser() -> argparse.ArgumentParser:
         return sub
 
     def admission(sub: Any) -> None:
-        sub.add_argument("--deadline", type=_positive, default=_DAY, help="seconds from now (default a day)")
+        sub.add_argument("--deadline", type=_positive, default=DEADLINE_S, help="seconds from now (default a day)")
         sub.add_argument("--max-attempts", type=int, default=30, help="the first included (default 30: see work)")
-        sub.add_argument("--capacity", type=int, default=1000, help="the most live jobs of all owners (default 1000)")
+        sub.add_argument(
+            "--capacity", type=int, default=CAPACITY, help=f"the most live jobs of all owners (default {CAPACITY})"
+        )
 
     def module(sub: Any) -> None:
         sub.add_argument("--handlers", type=_named, metavar="MODULE", help="a Python module of yours with tasks")
@@ -692,7 +687,7 @@ def _parser() -> argparse.ArgumentParser:
     submit.add_argument("--args", help="the arguments of the task, a JSON object")
     submit.add_argument(
         "--from", dest="batch", type=_named, metavar="FILE",
-        help='many: a JSON object a line, with "key" and "month", "sales" or "args"; a thousand in one commit',
+        help='many: a JSON object a line, with "key" and "month", "sales" or "args"; all are taken or none',
     )  # fmt: skip
     submit.add_argument("--start-in", type=_age, default=0.0, help="seconds before which nobody begins it (default 0)")
     module(submit)

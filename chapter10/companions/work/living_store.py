@@ -40,7 +40,6 @@ from chapter10.companions.work.turnstile import FairDatabase
 from chapter10.database import Database, StoreError
 from chapter10.jobs import (
     APPLICATION_ID,
-    DEADLINE_SECONDS,
     FINAL_STATES,
     SCHEMA,
     Job,
@@ -51,8 +50,17 @@ from chapter10.jobs import (
 )
 from chapter10.limits import JOB_ARGUMENTS, MAX_LIMIT, MAX_TEXT, MAX_TIME, MIN_SECONDS, is_seconds, is_text, is_whole
 
-__all__ = ["CLAIM_SCAN", "MAX_ATTEMPTS", "MAX_PROGRESS_EVENTS", "MIGRATIONS", "WAITING", "LivingStore", "kinds_text"]
+__all__ = [
+    "CAPACITY", "CLAIM_SCAN", "DEADLINE_S", "MAX_ATTEMPTS", "MAX_BATCH", "MAX_PROGRESS_EVENTS", "MIGRATIONS",
+    "WAITING", "LivingStore", "kinds_text",
+]  # fmt: skip
 
+DEADLINE_S: Final = 24 * 60 * 60
+"""Seconds from a submission to its deadline, where the caller names none: a day."""
+CAPACITY: Final = 10_000
+"""The most jobs of all owners that are not final, where the caller names no other number."""
+MAX_BATCH: Final = CAPACITY
+"""Submissions in one commit: what a queue that is empty takes."""
 CLAIM_SCAN: Final = 100
 """The most dead jobs that one `claim_next` buries on its way to a live one."""
 
@@ -197,16 +205,17 @@ class LivingStore(JobStore):
         now: Now,
         deadline: float | None = None,
         max_attempts: int = 3,
-        capacity: int = 20,
+        capacity: int = CAPACITY,
         owner_capacity: int | None = None,
         start: float | None = None,
         tool: str = "reports.export",
     ) -> int:
         """Store an intent and return its job id, as `JobStore.submit` does; it is a batch of one.
 
-        `owner_capacity`: the most jobs of this owner that are not final (None: no own limit). `start`: nobody claims it
-        before this time, which is before the deadline (None: at once). Raises as it does, and `JobError`:
-        `owner_full`. Source: claims C10-288, C10-290.
+        `deadline`: `DEADLINE_S` after `now` by default, for work that may wait; `capacity` likewise. `owner_capacity`:
+        the most jobs of this owner that are not final (None: no own limit). `start`: nobody claims it before this time,
+        which is before the deadline (None: at once). Raises as it does, and `JobError`: `owner_full`.
+        Source: claims C10-288, C10-290.
         """
         return self.submit_many(
             owner,
@@ -228,14 +237,14 @@ class LivingStore(JobStore):
         now: Now,
         deadline: float | None = None,
         max_attempts: int = 3,
-        capacity: int = 20,
+        capacity: int = CAPACITY,
         owner_capacity: int | None = None,
         start: float | None = None,
         tool: str = "reports.export",
     ) -> list[int]:
         """Store several intents of one owner in one commit, all or none; return their ids in order.
 
-        `submissions`: a list of pairs of key and arguments, `MAX_LIMIT` at most; the rest is as for `submit`, and one
+        `submissions`: a list of pairs of key and arguments, `MAX_BATCH` at most; the rest is as for `submit`, and one
         refusal refuses all. One commit is one wait for the disk, which is most of what a submission costs.
         """
         self._check("invalid_submission", owner=owner, now=now, deadline=deadline, max_attempts=max_attempts)
@@ -243,7 +252,7 @@ class LivingStore(JobStore):
         prepared = self._prepared(submissions, tool)
         with self._database.write() as db:
             moment = self._read(now, "invalid_submission")
-            end = min(moment + DEADLINE_SECONDS, MAX_TIME) if deadline is None else deadline
+            end = min(moment + DEADLINE_S, MAX_TIME) if deadline is None else deadline
             ids: dict[str, int] = {}
             new: dict[str, str] = {}
             for key, intent in prepared:
@@ -279,7 +288,7 @@ class LivingStore(JobStore):
         why: str,
         deadline: float | None = None,
         max_attempts: int = 3,
-        capacity: int = 20,
+        capacity: int = CAPACITY,
     ) -> int:
         """Store the intent of a job that failed or was cancelled once more, and return the id of the new job.
 
@@ -301,7 +310,7 @@ class LivingStore(JobStore):
                 if known[1] != intent:
                     raise JobError("key_conflict")
                 return int(known[0])
-            end = min(moment + DEADLINE_SECONDS, MAX_TIME) if deadline is None else deadline
+            end = min(moment + DEADLINE_S, MAX_TIME) if deadline is None else deadline
             if moment >= end:
                 raise JobError("bad_input", "the deadline has passed already")
             if db.execute(_COUNT_LIVE).fetchone()[0] >= capacity:
@@ -645,8 +654,8 @@ class LivingStore(JobStore):
 
     def _prepared(self, submissions: list[tuple[str, dict[str, Any]]], tool: str) -> list[tuple[str, str]]:
         """Return the pairs of key and canonical intent."""
-        if type(submissions) is not list or not 1 <= len(submissions) <= MAX_LIMIT:
-            raise JobError("invalid_submission", f"the submissions are not a list of 1 to {MAX_LIMIT}")
+        if type(submissions) is not list or not 1 <= len(submissions) <= MAX_BATCH:
+            raise JobError("invalid_submission", f"the submissions are not a list of 1 to {MAX_BATCH}")
         if not all(type(pair) is tuple and len(pair) == 2 for pair in submissions):
             raise JobError("invalid_submission", "a submission is not a pair of key and arguments")
         prepared = []
