@@ -16,8 +16,8 @@ lie beside it. With `--json` every answer is JSON on standard output, an error i
 
 Exit codes: 0 fine; 1 wrong (the job failed or was cancelled, it was not found, no result yet, no place in the queue,
 the patience of `watch` ended before the job); 2 usage, or nothing to start from; 3 the store is broken; 130
-interrupted. A worker that is asked to leave by SIGTERM or Ctrl-C leaves with 0; asked twice, it leaves with 130, at
-once or as soon as SQLite has waited its second for a lock, and the lease recovers its job.
+interrupted. A worker that is asked to leave by SIGTERM or Ctrl-C leaves with 0; asked twice, it leaves at once with
+130, and the lease recovers its job.
 
 Source: the chapter's interfaces of submit, status, events and result (claims C10-135 to C10-141, C10-190 to C10-194,
 C10-244 to C10-254).
@@ -29,15 +29,13 @@ import argparse
 import datetime
 import json
 import os
-import signal
 import sys
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from types import FrameType
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 from chapter10.canonical import canonical, text_digest
 from chapter10.companions.basics.modules import ModuleError, load_module
@@ -58,6 +56,7 @@ from chapter10.companions.operating.sales import SalesError
 from chapter10.companions.operating.status import status_text
 from chapter10.companions.work.functions import Task, handlers, tasks_of
 from chapter10.companions.work.living_store import CAPACITY, DEADLINE_S, MAX_BATCH, LivingStore
+from chapter10.companions.work.stop_signals import StopSignals
 from chapter10.companions.work.worker import Backoff, Handler, Note, Worker, WorkerError
 from chapter10.companions.work.worker_log import WorkerLog, log_path
 from chapter10.database import StoreError
@@ -438,7 +437,8 @@ def _work(options: argparse.Namespace, out: _Out, clock: _Clock, sleep: _Sleep) 
             # The handler does not return, so nothing else ends this process; its job is back in line.
             overrun=lambda: os._exit(EXIT_FINE),
         ) as worker,
-        _Signals(worker.stop),
+        # Asked twice, it leaves at once, whatever it waits for.
+        StopSignals(lambda count: worker.stop() if count == 1 else os._exit(EXIT_INTERRUPTED)),
     ):
         observe(Note("ready", 0, 0, f"pid {os.getpid()}"))
         with _open(options) as store:
@@ -471,36 +471,6 @@ class _Observer:
 class _Silent(_Out):
     def line(self, value: Mapping[str, Any], text: str) -> None:
         pass
-
-
-class _Signals:
-    """Within the block, the first SIGTERM or Ctrl-C asks the worker to leave, and the second ends the process."""
-
-    def __init__(self, stop: Callable[[], None]) -> None:
-        self._stop = stop
-        self._asked = False
-        self._before: dict[int, Any] = {}
-
-    def __enter__(self) -> None:
-        for name in ("SIGTERM", "SIGINT", "SIGBREAK"):  # the last one is Windows' Ctrl-Break
-            number = getattr(signal, name, None)
-            if number is not None:
-                self._before[number] = signal.signal(number, self._handle)
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-
-    def _handle(self, number: int, frame: FrameType | None) -> None:
-        # Nothing here may wait or print through a buffer: the signal may have come in the middle of either.
-        if self._asked:
-            _leave_at_once()
-        self._asked = True
-        self._stop()
-
-
-def _leave_at_once() -> NoReturn:
-    os._exit(EXIT_INTERRUPTED)
 
 
 # Upkeep ------------------------------------------------------------------------------------------

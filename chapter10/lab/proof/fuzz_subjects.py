@@ -910,7 +910,9 @@ NOT_FUZZED: Final[dict[str, tuple[str, ...]]] = {
     "it wires parts together that are fuzzed by themselves": (
         "Gateway", "invoke_tool", "saga_demonstration", "ToolRegistry.tool", "ToolList.name_at_server",
     ),
-    "it starts or stops processes": ("ChildProcess", "ChildContext", "serve", "stop_process", "sigterm_is_a_request"),
+    "it starts or stops processes": (
+        "ChildProcess", "ChildContext", "serve", "stop_process", "sigterm_is_a_request", "StopSignals",
+    ),
     "it only carries what was found, and is made by its module": (
         "Ending", "Job", "Outcome", "Invocation", "Statistics", "Update", "ExecutorStatistics", "ToolState",
         "Request", "Claim", "Record", "Intent", "Message", "Batch", "PassReport", "Stopped", "Candidate",
