@@ -15,6 +15,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from chapter10.database import Database
+
 T = TypeVar("T")
 
 TOP = Path(__file__).resolve().parents[2]
@@ -45,6 +47,17 @@ def _temporary_folder() -> str | None:
 
 if (_folder := _temporary_folder()) is not None:
     tempfile.tempdir = _folder  # for what runs in this process; a child is told by its environment
+
+_open_database = Database.__init__
+
+
+def _open_backwards(database: Database, *arguments: Any, **options: Any) -> None:
+    """Open it so that rows come backwards where a statement does not say in which order: none relies on luck."""
+    _open_database(database, *arguments, **options)
+    database.connection.execute("PRAGMA reverse_unordered_selects=ON")
+
+
+Database.__init__ = _open_backwards  # type: ignore[method-assign]
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell that runs the tests in the background ignores Ctrl-C for them, and every child would inherit that.

@@ -219,7 +219,7 @@ class TheSides(FolderTestCase):
                     live(store, key)
                     bare.live(key)
                 for table in ("jobs", "receipts", "events"):
-                    query = f"SELECT * FROM {table}"
+                    query = f"SELECT * FROM {table} ORDER BY 1"
                     self.assertEqual(store.db.execute(query).fetchall(), bare.db.execute(query).fetchall())
 
     def test_a_filled_history_is_one_that_could_have_happened(self) -> None:

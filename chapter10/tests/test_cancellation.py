@@ -268,6 +268,24 @@ class Holders(unittest.TestCase):
         thread.join()
 
     @virtual
+    async def test_waiters_wake_from_the_top_down(self, loop: VirtualLoop) -> None:
+        """First who waits for the token itself, then its children in the order in which they were made, then theirs."""
+        top = CancelToken()
+        one, other = top.child(), top.child()
+        names = {"deep": one.child(), "other": other, "one": one, "top": top}
+        woken: list[str] = []
+
+        async def wait(name: str) -> None:
+            await names[name].wait()
+            woken.append(name)
+
+        tasks = [loop.create_task(wait(name)) for name in names]
+        await asyncio.sleep(0)
+        top.cancel("user")
+        await asyncio.gather(*tasks)
+        self.assertEqual(woken, ["top", "one", "other", "deep"])
+
+    @virtual
     async def test_a_waiter_that_gave_up_in_the_turn_of_the_cancel_does_no_harm(self, loop: VirtualLoop) -> None:
         """Its future is over when the loop gets to waking it; nothing is reported, and nobody stays on the list."""
         token = CancelToken()

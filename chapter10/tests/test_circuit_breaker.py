@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
+from unittest import mock
 
 from chapter10.companions.interruption.budget import Budget, BudgetExhausted, ToolTimedOut, tool_with_budget
 from chapter10.companions.interruption.cancellation import CancelToken, ToolCancelled
@@ -257,6 +258,21 @@ class States(BreakerTestCase):
         names = ["closed", "open", "half-open", "closed", "open", "closed"]
         self.assertEqual(heard, list(itertools.pairwise(names)))
         self.assertEqual(locked, [False] * len(heard))
+
+    def test_changes_are_told_in_their_order(self) -> None:
+        """Also those that came while a listener was at work, here by its own hand."""
+        heard: list[str] = []
+
+        def listen(old: str, new: str) -> None:
+            heard.append(new)
+            if len(heard) == 1:
+                with mock.patch.object(CircuitBreaker, "_tell"):  # calls of a thread that finds somebody telling
+                    breaker.reset()
+                    breaker.isolate()
+
+        breaker = CircuitBreaker(on_change=listen, clock=self.clock)
+        breaker.isolate()
+        self.assertEqual(heard, ["open", "closed", "open"])
 
     def test_a_success_that_was_too_slow_is_a_failure(self) -> None:
         """Only past the limit, and only where there is one."""

@@ -612,7 +612,7 @@ class Opening(DatabaseTestCase):
             CREATE TABLE last (a)"""
         database = self.open(script)
         insert(database, "x")
-        self.assertEqual([("x",), ("twice",)], database.rows("SELECT name FROM log"))
+        self.assertEqual([("x",), ("twice",)], database.rows("SELECT name FROM log ORDER BY rowid"))
         self.assertEqual([], database.rows("SELECT * FROM last"))
 
     def test_the_journal_is_wal_where_the_file_system_has_it(self) -> None:

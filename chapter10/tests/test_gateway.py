@@ -274,6 +274,8 @@ class WhatReachesAHandler(GatewayTestCase):
         self.assertEqual(nested[0]["function"]["parameters"], flat[0]["input_schema"])
         with self.assertRaises(ValueError):
             request.tools_for("other")  # type: ignore[arg-type]
+        request.loaded[0]["parameters"].clear()
+        self.assertEqual(gateway.request().tools_for("input_schema")[2]["input_schema"], SCHEMA)
 
     async def test_messages_have_the_two_forms_of_providers(self) -> None:
         """An answer with `tool_calls` runs as its blocks would, and the next request can be sent in that form.

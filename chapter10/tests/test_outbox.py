@@ -1495,7 +1495,7 @@ class TwoRelays:
             if batch is not None:
                 self.sends += [message.event_id for message in batch.messages]
                 self.outbox.mark(batch, [Delivery(message, "sent") for message in batch.messages])
-        rows = self.outbox.database.rows("SELECT status, turn, event_id, attempts FROM outbox")
+        rows = self.outbox.database.rows("SELECT status, turn, event_id, attempts FROM outbox ORDER BY id")
         if self.bad:
             return self.bad
         if rows != [("sent", None, event_id, self.claims[event_id]) for event_id in ("k1", "loose", "k2")]:

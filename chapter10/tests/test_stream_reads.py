@@ -66,6 +66,24 @@ class StreamTests(ReadsTestCase):
             first.set()
             self.assertEqual(await anext(found), ("a", {"value": "slow"}))
 
+    async def test_what_has_been_ready_longest_is_handed_out_first(self) -> None:
+        """A consumer that was away finds its outcomes in the order in which the reads ended."""
+        ends = {name: asyncio.Event() for name in "abc"}
+
+        async def read(name: str) -> str:
+            await ends[name].wait()
+            return name
+
+        calls = [(name, name) for name in "abc"]
+        async with contextlib.aclosing(stream_reads(calls, read, 3)) as found:
+            ends["b"].set()
+            names = [(await anext(found))[0]]
+            for name in "ca":
+                ends[name].set()
+                await turns()
+            names += [(await anext(found))[0] for _ in "ca"]
+        self.assertEqual(names, ["b", "c", "a"])
+
     async def test_an_endless_source_is_pulled_only_when_there_is_room(self) -> None:
         """A consumer that stands still stops the source after `limit` calls; each outcome taken pulls one.
 

@@ -140,17 +140,17 @@ _LAST_CLAIM: Final = (
 )
 _DEAD: Final = (
     f"{_SELECT_LIVE} AND (deadline <= ? OR (lease_until <= ?"
-    " AND (state = 'cancel_requested' OR attempt >= max_attempts))) LIMIT ?"
+    f" AND (state = 'cancel_requested' OR attempt >= max_attempts))) ORDER BY owner, {_DUE}, id LIMIT ?"
 )
 _DAMAGED: Final = (
     f"{_SELECT_LIVE} AND (typeof(attempt) <> 'integer' OR typeof(max_attempts) <> 'integer'"
     " OR typeof(done) <> 'integer' OR typeof(total) <> 'integer' OR typeof(owner) <> 'text'"
     " OR attempt NOT BETWEEN 0 AND max_attempts OR done NOT BETWEEN 0 AND total"
     " OR typeof(deadline) NOT IN ('integer', 'real') OR typeof(ready_at) NOT IN ('integer', 'real')"
-    " OR typeof(lease_until) NOT IN ('integer', 'real', 'null')) LIMIT ?"
+    f" OR typeof(lease_until) NOT IN ('integer', 'real', 'null')) ORDER BY owner, {_DUE}, id LIMIT ?"
 )
 """Live rows that are not sound (`Job.is_sound`): a text in a time is never due, so no claim meets it."""
-_STRANGE: Final = f"SELECT {', '.join(Job._fields)} FROM jobs WHERE {_NO_STATE} LIMIT ?"
+_STRANGE: Final = f"SELECT {', '.join(Job._fields)} FROM jobs WHERE {_NO_STATE} ORDER BY id LIMIT ?"
 """Rows whose state is none: they are neither live nor final, and nothing else ever meets them."""
 _COUNTED: Final = "typeof(done) = 'integer' AND typeof(total) = 'integer' AND done BETWEEN 0 AND total"
 _SET_ASIDE: Final = (
@@ -463,9 +463,10 @@ class LivingStore(JobStore):
             moment = self._read(now)
             last = _readable(db, _LAST_CLAIM, ())
             turn = last[0][0] if last and is_text(last[0][0], MAX_TEXT) else ""
+            after, first = ((owner, moment, *own) for owner in (turn, ""))
             for _ in range(CLAIM_SCAN):
                 # The owners after the last one first, and when nothing is due there, from the start.
-                rows = _readable(db, query, (turn, moment, *own)) or _readable(db, query, ("", moment, *own))
+                rows = _readable(db, query, after) or _readable(db, query, first)
                 if not rows:
                     return None
                 job = Job._make(rows[0])

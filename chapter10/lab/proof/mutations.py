@@ -287,7 +287,7 @@ class _Walk:
             yield from self._statements(node)
         elif isinstance(node, ast.Call):
             yield from self._calls(node)
-        elif isinstance(node, ast.Subscript) and self.source(node.slice) in {"0", "-1"}:
+        elif isinstance(node, ast.Subscript) and self.source(node.slice) in {"0", "-1"} and not _is_row(node.value):
             yield "end", *self.span(node.slice), "-1" if self.source(node.slice) == "0" else "0"
         elif isinstance(node, ast.AugAssign) or _sets_attribute(node):
             yield "assign", *self.span(node), "pass"
@@ -407,6 +407,12 @@ def _refuses(statement: ast.stmt) -> bool:
         and isinstance(statement.value.func, ast.Name)
         and "refuse" in statement.value.func.id
     )
+
+
+def _is_row(value: ast.expr) -> bool:
+    """Is it a row of a query? Its columns are named by a statement, which has faults of its own."""
+    called = value.func if isinstance(value, ast.Call) else None
+    return isinstance(called, ast.Attribute) and called.attr in {"fetchone", "row"}
 
 
 def _sets_attribute(node: ast.AST) -> bool:
