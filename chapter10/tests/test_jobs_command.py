@@ -439,7 +439,7 @@ class WhatOperatorsMeet(CommandTestCase):
         self.clock.advance(5)
         self.assertEqual(self.work(), 1)
         submit = ("submit", "--month", "2026-08", "--sales", self.sales, "--key", "k")
-        self.assertEqual(self.run_jobs(*submit), 1)
+        self.assertEqual(self.run_jobs(*submit), 4)
         self.assertIn("nothing new was accepted; `retry 1` or another key", self.said)
         self.assertEqual(self.json("retry", 1, "--why", "took too long"), {"id": 2, "retry_of": 1})
         self.assertEqual(self.work(), 0)

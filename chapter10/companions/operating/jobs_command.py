@@ -15,9 +15,10 @@ lie beside it. With `--json` every answer is JSON on standard output, an error i
 `work` give one object a line. Only what cannot be read as a command is told as usage on standard error.
 
 Exit codes: 0 fine; 1 wrong (the job failed or was cancelled, it was not found, no result yet, no place in the queue,
-the patience of `watch` ended before the job); 2 usage, or nothing to start from; 3 the store is broken; 130
-interrupted. A worker that is asked to leave by SIGTERM or Ctrl-C leaves with 0; asked twice, it leaves at once with
-130, and the lease recovers its job.
+the patience of `watch` ended before the job); 2 usage, or nothing to start from; 3 the store is broken; 4
+the key of a `submit` is that of a job that failed or was cancelled, so nothing was accepted; 130 interrupted. A worker
+that is asked to leave by SIGTERM or Ctrl-C leaves with 0; asked twice, it leaves at once with 130, and the lease
+recovers its job.
 
 Source: the chapter's interfaces of submit, status, events and result (claims C10-135 to C10-141, C10-190 to C10-194,
 C10-244 to C10-254).
@@ -76,6 +77,9 @@ __all__ = ["default_database", "main"]
 _DAY: Final = 24 * 60 * 60.0
 _USAGE_CODES: Final = frozenset({"invalid_submission", "bad_input", "bad_worker", "bad_handler", "bad_handlers"})
 """Refusals of what was typed; every other refusal is about the state of things."""
+
+_EXIT_DEAD: Final = 4
+"""Of a submission whose key is that of a job that has failed or was cancelled: neither accepted nor refused."""
 
 _Clock = Callable[[], float]
 _Sleep = Callable[[float], object]
@@ -193,7 +197,7 @@ def _submit(options: argparse.Namespace, out: _Out, clock: _Clock, sleep: _Sleep
         *(f"the same content was asked for before: {_line(job)}" for job in earlier),
         *([f"nothing new was accepted; `retry {job_id}` or another key tries once more"] if dead else []),
     )
-    return EXIT_WRONG if dead else EXIT_FINE
+    return _EXIT_DEAD if dead else EXIT_FINE
 
 
 def _submit_batch(options: argparse.Namespace, operation: Operation, out: _Out, clock: _Clock) -> int:
@@ -431,7 +435,7 @@ def _work(options: argparse.Namespace, out: _Out, clock: _Clock, sleep: _Sleep) 
             lease=options.lease,
             poll=options.poll,
             grace=options.grace,
-            backoff=Backoff(round(options.retry_base * 1000), round(options.retry_cap * 1000)),
+            backoff=Backoff(round(options.retry_base * 1000), round(options.retry_cap * 1000), options.retry_age),
             name=options.name or f"worker-{os.getpid()}",
             observe=observe,
             # The handler does not return, so nothing else ends this process; its job is back in line.
@@ -677,6 +681,9 @@ def _parser() -> argparse.ArgumentParser:
     work.add_argument("--retry-base", type=_positive, default=1.0, help="seconds before the second attempt (default 1)")
     work.add_argument(
         "--retry-cap", type=_positive, default=60.0, help="the longest such pause; it doubles (default 60)"
+    )
+    work.add_argument(
+        "--retry-age", type=_positive, help="seconds since the submission after which an error is final (default: none)"
     )
     work.add_argument("--jobs", type=_count, help="leave after so many attempts")
     work.add_argument("--drain", action="store_true", help="leave when no job is live any more; 1 if any has failed")

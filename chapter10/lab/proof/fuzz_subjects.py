@@ -791,7 +791,7 @@ def _worker(folder: Path) -> Iterator[Bench]:
                 "lease": 10.0, "renew_every": 3.0, "poll": 0.05, "progress_every": 0.5,
                                       "grace": 10.0, "name": "worker"}),
         _verb(lambda attempt, **fields: Backoff(**fields).seconds(attempt, lambda: 0.5), "Backoff.seconds",
-              base_ms=500, cap_ms=60_000, attempt=1),
+              base_ms=500, cap_ms=60_000, age_s=600.0, attempt=1),
     ]  # fmt: skip
     yield Bench(verbs, lambda: None, usable)
 
