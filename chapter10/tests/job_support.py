@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 from chapter10.companions.work.living_store import LivingStore
 from chapter10.database import BUSY_SECONDS
 from chapter10.jobs import JobError, JobStore, LostLease, Operation
+from chapter10.limits import MAX_TIME
 from chapter10.tests.job_checker import Contents, contents, violations
 from chapter10.tests.support import FolderTestCase
 
@@ -41,7 +42,7 @@ class Write(NamedTuple):
 
 
 def _queued(store: JobStore) -> int:
-    return store.submit("alice", "k", AUGUST, now=0, max_attempts=2)
+    return store.submit("alice", "k", AUGUST, now=0, deadline=100, max_attempts=2)
 
 
 def _running(store: JobStore) -> int | None:
@@ -163,7 +164,8 @@ class JobTestCase(FolderTestCase):
         return store
 
     def submit(self, key: str = "august-report", owner: str = "alice", *, now: float = 0, **options: Any) -> int:
-        """Submit the report of August."""
+        """Submit the report of August, with the chapter's hundred seconds for each kind of store."""
+        options.setdefault("deadline", min(now + 100, MAX_TIME))
         job_id: int = self.store.submit(owner, key, AUGUST, now=now, **options)
         return job_id
 

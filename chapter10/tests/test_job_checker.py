@@ -40,7 +40,7 @@ class TheChecker(FolderTestCase):
             "error and state": "UPDATE jobs SET error = 'x'",
             "without a holder": "UPDATE jobs SET lease_until = 3",
             "ended disagree": "UPDATE jobs SET ended_at = NULL",
-            "before its deadline": "UPDATE jobs SET state = 'queued', ready_at = 1000",
+            "before its deadline": "UPDATE jobs SET state = 'queued', ready_at = 100000",
             "exceed the capacity": "UPDATE jobs SET state = 'queued'",
             "two jobs": "".join(
                 f"CREATE TABLE loose AS SELECT * FROM {table}; DROP TABLE {table}; ALTER TABLE loose RENAME TO {table};"

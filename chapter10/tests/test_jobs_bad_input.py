@@ -15,7 +15,7 @@ from decimal import Decimal
 from typing import Any, ClassVar, Final
 
 from chapter10.canonical import CodedError
-from chapter10.companions.work.living_store import MAX_ATTEMPTS, LivingStore
+from chapter10.companions.work.living_store import MAX_ATTEMPTS, MAX_BATCH, LivingStore
 from chapter10.jobs import JobError, JobStore, Operation
 from chapter10.limits import (
     MAX_ARGS_BYTES,
@@ -421,7 +421,7 @@ class Batches(BadInputTestCase):
         pair = ("new", AUGUST)
         shapes: list[Any] = [
             [], (pair,), {"new": AUGUST}, iter([pair]), (p for p in [pair]), [["new", AUGUST]], [("new",)],
-            [("new", AUGUST, 1)], [None], ["ab"], [pair, None], [(f"k{n}", AUGUST) for n in range(MAX_LIMIT + 1)],
+            [("new", AUGUST, 1)], [None], ["ab"], [pair, None], [(f"k{n}", AUGUST) for n in range(MAX_BATCH + 1)],
         ]  # fmt: skip
         for shape in shapes:
             with self.subTest(shape=repr(shape)[:60]):

@@ -439,7 +439,7 @@ class WhatOperatorsMeet(CommandTestCase):
         self.clock.advance(5)
         self.assertEqual(self.work(), 1)
         submit = ("submit", "--month", "2026-08", "--sales", self.sales, "--key", "k")
-        self.assertEqual(self.run_jobs(*submit), 1)
+        self.assertEqual(self.run_jobs(*submit), 4)
         self.assertIn("nothing new was accepted; `retry 1` or another key", self.said)
         self.assertEqual(self.json("retry", 1, "--why", "took too long"), {"id": 2, "retry_of": 1})
         self.assertEqual(self.work(), 0)
@@ -592,16 +592,19 @@ class AnOperatorsDay(CommandTestCase):
         self.assertEqual(2, self.run_jobs("submit", "--from", path))
         self.assertIn("line 2: ", self.errors)
 
-    def test_a_refusal_says_which_lines_were_taken(self) -> None:
-        """A thousand are one commit; what was taken before stays, and a repeat goes on behind it."""
+    def test_a_long_file_is_one_commit_too_and_one_that_is_too_long_is_refused(self) -> None:
+        """More than a page of a list, all or none; above the bound nothing is taken, and the line is named."""
         lines = [{"key": f"k{n}", "args": {"text": "a"}} for n in range(1001)]
         (self.folder / "letter_tasks.py").write_text(TASKS, encoding="utf-8")
         self.enterContext(mock.patch.object(sys, "path", [str(self.folder), *sys.path]))
         self.addCleanup(sys.modules.pop, "letter_tasks", None)
         task = ("submit", "--kind", "letters.count", "--handlers", "letter_tasks", "--from", self.batch(*lines))
-        self.assertEqual(1, self.run_jobs(*task))
-        self.assertIn("queue_full: the first 1000 lines were taken", self.errors)
-        self.assertEqual(0, self.run_jobs(*task, "--capacity", "2000"))
+        with mock.patch.object(jobs_command, "MAX_BATCH", 1000):
+            self.assertEqual(2, self.run_jobs(*task))
+        self.assertIn("line 1001: ", self.errors)
+        self.assertEqual(1, self.run_jobs(*task, "--capacity", "1000"))
+        self.assertEqual([], self.json("list"))
+        self.assertEqual(0, self.run_jobs(*task))
         self.assertEqual(1001, self.store.db.execute("SELECT count(*) FROM jobs").fetchone()[0])
 
     def test_a_job_starts_later_and_has_its_whole_deadline(self) -> None:
@@ -698,13 +701,13 @@ class AnOperatorsDay(CommandTestCase):
             (lambda: 0, lambda: 1), (lambda: 3, lambda: 0), (lambda: -9, lambda: 1),
         )))  # fmt: skip
 
-    @unittest.skipUnless(os.name == "posix", "signals of another kind")
     def test_a_crew_that_is_asked_to_leave_asks_each_worker_once(self) -> None:
-        """While all work, and while one is being started, after which no other one is; then signals are as before."""
-        before = signal.getsignal(signal.SIGTERM)
+        """While all work, and while one is being started, after which no other one is."""
+        signals = self.enterContext(mock.patch("chapter10.companions.operating.jobs_crew.StopSignals"))
+        signals.return_value = contextlib.nullcontext()
 
         def ask() -> int:
-            signal.raise_signal(signal.SIGTERM)
+            signals.call_args.args[0](1)
             return 0
 
         for waits, started, asked in (
@@ -714,7 +717,6 @@ class AnOperatorsDay(CommandTestCase):
             _, workers = self.crew(*waits, started=started)
             self.assertEqual(asked, [worker.send_signal.call_count for worker in workers])
             workers[0].send_signal.assert_called_with(signal.SIGTERM)
-        self.assertEqual(before, signal.getsignal(signal.SIGTERM))
 
     @unittest.skipUnless(os.name == "posix", "groups of processes")
     def test_a_crew_does_the_work_and_leaves_together(self) -> None:

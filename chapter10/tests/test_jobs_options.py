@@ -19,11 +19,11 @@ class HandedOn(CommandTestCase):
 
     def test_a_worker_gets_what_it_was_started_with(self) -> None:
         """Its times, its name, the limit of its attempts, and when it leaves."""
-        times = ("--lease", 7, "--grace", 3, "--poll", 0.5, "--retry-base", 2, "--retry-cap", 9)
+        times = ("--lease", 7, "--grace", 3, "--poll", 0.5, "--retry-base", 2, "--retry-cap", 9, "--retry-age", 8)
         with mock.patch.object(jobs_command, "Worker", autospec=Worker) as made:
             self.work(*times, "--name", "w", "--attempt-limit", 5, "--jobs", 4)
         given = made.call_args
-        expected = {"lease": 7, "grace": 3, "poll": 0.5, "backoff": Backoff(2000, 9000), "name": "w"}
+        expected = {"lease": 7, "grace": 3, "poll": 0.5, "backoff": Backoff(2000, 9000, 8), "name": "w"}
         self.assertEqual({name: given.kwargs[name] for name in expected}, expected)
         self.assertEqual(given.args[1][SALES_EXPORT.tool].limit, 5)
         made.return_value.__enter__.return_value.run.assert_called_once_with(jobs=4, drain=True)

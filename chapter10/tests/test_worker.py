@@ -239,6 +239,16 @@ class Errors(WorkerTestCase):
         self.clock.advance(0.001)
         self.assertEqual(self.once().state, "succeeded")
 
+    def test_an_error_is_final_from_an_age_on(self) -> None:
+        """Counted from the submission, however many attempts are left; before it the job waits for its pause."""
+        self.submit(deadline=9000)
+        for now, state in ((600, "queued"), (600.5, "failed")):
+            self.clock.now = now
+            self.assertEqual(
+                state,
+                self.fail_with(Slow("slow"), temporary=(Slow,), backoff=Backoff(1, 1, age_s=600.5)).state,
+            )
+
     def test_ctrl_c_in_a_handler_puts_the_job_back(self) -> None:
         """What is no `Exception` comes out, after the job was put back in line at once."""
         self.submit()
@@ -1253,10 +1263,10 @@ class Beats(WorkerTestCase):
         leases = mock.Mock()
         leases.renew.side_effect = StoreError("store_busy", "held")
         self.assertEqual(self.heart.look(leases), 0.75)
-        self.assertEqual((self.held.over, len(self.failed)), (None, 1))
         self.clock.advance(0.75)
         self.heart.look(self.store)
-        self.assertEqual(self.lease_until(), self.clock() + 9)
+        told = [error.reason for error in self.failed if isinstance(error, StoreError)]
+        self.assertEqual((self.held.over, told, self.lease_until()), (None, ["held"], self.clock() + 9))
 
     def test_no_attempt_keeps_itself_alive_without_end(self) -> None:
         """Past its own limit it is not renewed; past the deadline the store ends the job. Claims: C10-233."""
@@ -1434,7 +1444,7 @@ class Limits(unittest.TestCase):
         )
         for function, expected in (
             (Worker.run, {"jobs": None, "drain": False}),
-            (Backoff, {"base_ms": 500, "cap_ms": 60_000}),
+            (Backoff, {"base_ms": 500, "cap_ms": 60_000, "age_s": None}),
             (Handler, {"version": "1", "temporary": (), "limit": None, "discard": None}),
             (WorkerLog.recent, {"limit": 100}),
         ):
@@ -1485,6 +1495,9 @@ class OtherTypes(LivingTestCase):
             for field in ("base_ms", "cap_ms"):
                 with self.subTest(wrong=str(wrong)[:9], field=field), self.assertRaises(WorkerError):
                     Backoff(**{field: wrong})  # type: ignore[arg-type]
+        for wrong in (0, True, float("nan"), "1"):
+            with self.assertRaises(WorkerError):
+                Backoff(age_s=wrong)  # type: ignore[arg-type]
         for wrong in (0, True, None, "1", 2**63):
             with self.assertRaises(WorkerError):
                 Backoff().seconds(wrong, lambda: 0.5)  # type: ignore[arg-type]

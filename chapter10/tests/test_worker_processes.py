@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import os
+import queue
 import signal
 import subprocess
 import threading
@@ -20,6 +21,7 @@ from unittest import mock
 from chapter10.companions.work import child_process
 from chapter10.companions.work.child_process import ChildFailed, ChildProcess, TemporaryChildError, _Said
 from chapter10.companions.work.heartbeat import AttemptOver
+from chapter10.companions.work.stop_signals import StopSignals
 from chapter10.companions.work.worker_log import WorkerLog, log_path
 from chapter10.limits import MAX_ARGS_BYTES
 from chapter10.tests.forked import Forked, start_module
@@ -66,18 +68,6 @@ class Process:
 
     def signal(self, number: int) -> None:
         self.child.send_signal(number)
-
-    def insist(self, number: int) -> bool:
-        """Send a signal and say whether the process has ended soon after.
-
-        One that comes right before Python begins to wait is seen only with the next one, however rare that is.
-        """
-        self.signal(number)
-        try:
-            self.child.wait(timeout=2)
-        except subprocess.TimeoutExpired:
-            return False
-        return True
 
     def end(self) -> int:
         """Wait for the end and return the exit code."""
@@ -224,7 +214,7 @@ class RealProcesses(ProcessTestCase):
         worker.hear("begun", job_id, 1)
         # Two equal signals that wait together are one, so they differ.
         worker.signal(signal.SIGTERM)
-        until(lambda: worker.insist(signal.SIGINT))
+        worker.signal(signal.SIGINT)
         self.assertEqual(worker.end(), 130)
         self.assertEqual(self.state(job_id), "running")
         second = self.start("looks")
@@ -245,6 +235,48 @@ class RealProcesses(ProcessTestCase):
         self.assertEqual(self.store.get("alice", job_id)["error"], "attempts_exhausted")
         last.signal(signal.SIGTERM)
         self.assertEqual((last.end(), last.stdout.read()), (0, ""))
+
+
+@unittest.skipUnless(POSIX, "signals of another kind")
+class Signals(unittest.TestCase):
+    """What asks a process to leave."""
+
+    def test_a_signal_is_heard_while_the_main_thread_waits(self) -> None:
+        """It goes to another thread, so nothing wakes the main one: as when it comes right before a wait."""
+        heard, before = queue.SimpleQueue[int](), signal.getsignal(signal.SIGTERM)
+        ended = threading.Event()
+        other = threading.Thread(target=ended.wait)
+        other.start()  # it takes the signals that the main thread does not
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+        try:
+            with StopSignals(heard.put):
+                for count in (1, 2):
+                    os.kill(os.getpid(), signal.SIGTERM)
+                    self.assertEqual(count, heard.get(timeout=60))
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+            ended.set()
+            other.join()
+        self.assertIs(before, signal.getsignal(signal.SIGTERM))
+
+    def test_a_child_of_a_fork_has_the_signals_as_they_were(self) -> None:
+        """It can be ended, its parent hears nothing of that, and the block ends while the child lives."""
+        heard = queue.SimpleQueue[int]()
+        before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        ready, say = os.pipe()
+        with StopSignals(heard.put):
+            child = os.fork()
+            if child == 0:
+                os.write(say, b"!")
+                signal.pause()
+                os._exit(7)
+        os.read(ready, 1)
+        os.kill(child, signal.SIGTERM)
+        self.assertEqual(-signal.SIGTERM, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        os.close(ready)
+        os.close(say)
+        signal.signal(signal.SIGTERM, before)
+        self.assertTrue(heard.empty())
 
 
 class Children(ProcessTestCase):

@@ -15,9 +15,9 @@ import sys
 import threading
 from typing import Any
 
-from chapter10.companions.operating.jobs_command import _Signals
 from chapter10.companions.work.child_process import ChildContext, ChildProcess, TemporaryChildError, serve
 from chapter10.companions.work.heartbeat import AttemptOver, JobContext
+from chapter10.companions.work.stop_signals import StopSignals
 from chapter10.companions.work.worker import Backoff, Handler, Note, Worker
 from chapter10.tests.support import ALONE
 
@@ -87,7 +87,7 @@ def work(path: str, kind: str, grace: float, lease: float) -> None:
             backoff=Backoff(base_ms=10),
             name=kind,
         ) as worker,
-        _Signals(worker.stop),
+        StopSignals(lambda count: worker.stop() if count == 1 else os._exit(130)),
     ):
         say("ready", os.getpid())
         worker.run()

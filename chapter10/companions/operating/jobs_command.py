@@ -15,9 +15,10 @@ lie beside it. With `--json` every answer is JSON on standard output, an error i
 `work` give one object a line. Only what cannot be read as a command is told as usage on standard error.
 
 Exit codes: 0 fine; 1 wrong (the job failed or was cancelled, it was not found, no result yet, no place in the queue,
-the patience of `watch` ended before the job); 2 usage, or nothing to start from; 3 the store is broken; 130
-interrupted. A worker that is asked to leave by SIGTERM or Ctrl-C leaves with 0; asked twice, it leaves with 130, at
-once or as soon as SQLite has waited its second for a lock, and the lease recovers its job.
+the patience of `watch` ended before the job); 2 usage, or nothing to start from; 3 the store is broken; 4
+the key of a `submit` is that of a job that failed or was cancelled, so nothing was accepted; 130 interrupted. A worker
+that is asked to leave by SIGTERM or Ctrl-C leaves with 0; asked twice, it leaves at once with 130, and the lease
+recovers its job.
 
 Source: the chapter's interfaces of submit, status, events and result (claims C10-135 to C10-141, C10-190 to C10-194,
 C10-244 to C10-254).
@@ -29,15 +30,13 @@ import argparse
 import datetime
 import json
 import os
-import signal
 import sys
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from types import FrameType
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 from chapter10.canonical import canonical, text_digest
 from chapter10.companions.basics.modules import ModuleError, load_module
@@ -57,7 +56,8 @@ from chapter10.companions.operating.jobs_watch import Bar, event_line, watch
 from chapter10.companions.operating.sales import SalesError
 from chapter10.companions.operating.status import status_text
 from chapter10.companions.work.functions import Task, handlers, tasks_of
-from chapter10.companions.work.living_store import LivingStore
+from chapter10.companions.work.living_store import CAPACITY, DEADLINE_S, MAX_BATCH, LivingStore
+from chapter10.companions.work.stop_signals import StopSignals
 from chapter10.companions.work.worker import Backoff, Handler, Note, Worker, WorkerError
 from chapter10.companions.work.worker_log import WorkerLog, log_path
 from chapter10.database import StoreError
@@ -71,13 +71,15 @@ from chapter10.lab.console.textio import (
     prepare_streams,
     print_json,
 )
-from chapter10.limits import MAX_LIMIT
 
 __all__ = ["default_database", "main"]
 
 _DAY: Final = 24 * 60 * 60.0
 _USAGE_CODES: Final = frozenset({"invalid_submission", "bad_input", "bad_worker", "bad_handler", "bad_handlers"})
 """Refusals of what was typed; every other refusal is about the state of things."""
+
+_EXIT_DEAD: Final = 4
+"""Of a submission whose key is that of a job that has failed or was cancelled: neither accepted nor refused."""
 
 _Clock = Callable[[], float]
 _Sleep = Callable[[float], object]
@@ -195,15 +197,17 @@ def _submit(options: argparse.Namespace, out: _Out, clock: _Clock, sleep: _Sleep
         *(f"the same content was asked for before: {_line(job)}" for job in earlier),
         *([f"nothing new was accepted; `retry {job_id}` or another key tries once more"] if dead else []),
     )
-    return EXIT_WRONG if dead else EXIT_FINE
+    return _EXIT_DEAD if dead else EXIT_FINE
 
 
 def _submit_batch(options: argparse.Namespace, operation: Operation, out: _Out, clock: _Clock) -> int:
-    """Submit a file of JSON lines, each `{"key", ...}`; a thousand in one commit, all of them or none."""
+    """Submit a file of JSON lines, each `{"key", ...}`; all of them in one commit, or none."""
     pairs: list[tuple[str, dict[str, Any]]] = []
     with open(options.batch, "rb") as file:
         for number, line in enumerate(file, 1):
             try:
+                if number > MAX_BATCH:
+                    raise ValueError(f"the file has more than {MAX_BATCH} lines; nothing was taken")
                 entry = json.loads(line.decode("utf-8-sig"))
                 if type(entry) is not dict or type(entry.get("key")) is not str:
                     raise ValueError("not an object with a key")
@@ -211,16 +215,8 @@ def _submit_batch(options: argparse.Namespace, operation: Operation, out: _Out, 
             except (ValueError, KeyError, JobError) as refused:
                 reason = refused.reason if isinstance(refused, JobError | SalesError) else str(refused)
                 raise JobError("bad_input", f"line {number}: {reason}") from refused
-    ids: list[int] = []
     with _made(options, operation) as store:
-        for begin in range(0, len(pairs), MAX_LIMIT):
-            chunk = pairs[begin : begin + MAX_LIMIT]
-            try:
-                ids += store.submit_many(options.owner, chunk, **_admission(options, operation, clock))
-            except JobError as refused:
-                why = f"{refused.reason}; " if refused.reason else ""
-                taken = f"the first {begin} lines were taken, the others were not; a repeat changes nothing of those"
-                raise JobError(refused.code, why + taken) from refused
+        ids = store.submit_many(options.owner, pairs, **_admission(options, operation, clock))
     jobs = [{"id": job_id, "action_key": key} for job_id, (key, _) in zip(ids, pairs, strict=True)]
     out.answer(jobs, *(f"job {job['id']}, key {job['action_key']}" for job in jobs))
     return EXIT_FINE
@@ -439,13 +435,14 @@ def _work(options: argparse.Namespace, out: _Out, clock: _Clock, sleep: _Sleep) 
             lease=options.lease,
             poll=options.poll,
             grace=options.grace,
-            backoff=Backoff(round(options.retry_base * 1000), round(options.retry_cap * 1000)),
+            backoff=Backoff(round(options.retry_base * 1000), round(options.retry_cap * 1000), options.retry_age),
             name=options.name or f"worker-{os.getpid()}",
             observe=observe,
             # The handler does not return, so nothing else ends this process; its job is back in line.
             overrun=lambda: os._exit(EXIT_FINE),
         ) as worker,
-        _Signals(worker.stop),
+        # Asked twice, it leaves at once, whatever it waits for.
+        StopSignals(lambda count: worker.stop() if count == 1 else os._exit(EXIT_INTERRUPTED)),
     ):
         observe(Note("ready", 0, 0, f"pid {os.getpid()}"))
         with _open(options) as store:
@@ -478,36 +475,6 @@ class _Observer:
 class _Silent(_Out):
     def line(self, value: Mapping[str, Any], text: str) -> None:
         pass
-
-
-class _Signals:
-    """Within the block, the first SIGTERM or Ctrl-C asks the worker to leave, and the second ends the process."""
-
-    def __init__(self, stop: Callable[[], None]) -> None:
-        self._stop = stop
-        self._asked = False
-        self._before: dict[int, Any] = {}
-
-    def __enter__(self) -> None:
-        for name in ("SIGTERM", "SIGINT", "SIGBREAK"):  # the last one is Windows' Ctrl-Break
-            number = getattr(signal, name, None)
-            if number is not None:
-                self._before[number] = signal.signal(number, self._handle)
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-
-    def _handle(self, number: int, frame: FrameType | None) -> None:
-        # Nothing here may wait or print through a buffer: the signal may have come in the middle of either.
-        if self._asked:
-            _leave_at_once()
-        self._asked = True
-        self._stop()
-
-
-def _leave_at_once() -> NoReturn:
-    os._exit(EXIT_INTERRUPTED)
 
 
 # Upkeep ------------------------------------------------------------------------------------------
@@ -678,9 +645,11 @@ def _parser() -> argparse.ArgumentParser:
         return sub
 
     def admission(sub: Any) -> None:
-        sub.add_argument("--deadline", type=_positive, default=_DAY, help="seconds from now (default a day)")
+        sub.add_argument("--deadline", type=_positive, default=DEADLINE_S, help="seconds from now (default a day)")
         sub.add_argument("--max-attempts", type=int, default=30, help="the first included (default 30: see work)")
-        sub.add_argument("--capacity", type=int, default=1000, help="the most live jobs of all owners (default 1000)")
+        sub.add_argument(
+            "--capacity", type=int, default=CAPACITY, help=f"the most live jobs of all owners (default {CAPACITY})"
+        )
 
     def module(sub: Any) -> None:
         sub.add_argument("--handlers", type=_named, metavar="MODULE", help="a Python module of yours with tasks")
@@ -692,7 +661,7 @@ def _parser() -> argparse.ArgumentParser:
     submit.add_argument("--args", help="the arguments of the task, a JSON object")
     submit.add_argument(
         "--from", dest="batch", type=_named, metavar="FILE",
-        help='many: a JSON object a line, with "key" and "month", "sales" or "args"; a thousand in one commit',
+        help='many: a JSON object a line, with "key" and "month", "sales" or "args"; all are taken or none',
     )  # fmt: skip
     submit.add_argument("--start-in", type=_age, default=0.0, help="seconds before which nobody begins it (default 0)")
     module(submit)
@@ -712,6 +681,9 @@ def _parser() -> argparse.ArgumentParser:
     work.add_argument("--retry-base", type=_positive, default=1.0, help="seconds before the second attempt (default 1)")
     work.add_argument(
         "--retry-cap", type=_positive, default=60.0, help="the longest such pause; it doubles (default 60)"
+    )
+    work.add_argument(
+        "--retry-age", type=_positive, help="seconds since the submission after which an error is final (default: none)"
     )
     work.add_argument("--jobs", type=_count, help="leave after so many attempts")
     work.add_argument("--drain", action="store_true", help="leave when no job is live any more; 1 if any has failed")

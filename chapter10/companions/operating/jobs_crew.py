@@ -15,8 +15,9 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
-from types import FrameType
-from typing import Any, Final
+from typing import Final
+
+from chapter10.companions.work.stop_signals import StopSignals
 
 __all__ = ["MAX_WORKERS", "run_crew", "worker_arguments"]
 
@@ -47,28 +48,24 @@ def run_crew(arguments: Sequence[str], count: int) -> int:
     workers: list[subprocess.Popen[bytes]] = []
     reached: int | None = None  # how many there were when it was last asked
 
-    def pass_on(number: int, frame: FrameType | None) -> None:
+    def pass_on(_: int) -> None:
         nonlocal reached
         reached = len(workers)
-        for worker in workers:
+        for worker in workers[:reached]:
             worker.send_signal(signal.SIGTERM)
 
-    before: dict[signal.Signals, Any] = {}
-    try:
-        for caught in (signal.SIGTERM, signal.SIGINT):
-            before[caught] = signal.signal(caught, pass_on)
-        for number in range(1, count + 1):
-            command = [sys.executable, "-m", "chapter10", "jobs", *worker_arguments(arguments, number)]
-            # A group of its own: a Ctrl-C reaches it once, from here.
-            workers.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, process_group=0))
-            if reached is not None:
-                for late in workers[reached:]:
-                    late.send_signal(signal.SIGTERM)
-                break
-        return max(abs(worker.wait()) for worker in workers)
-    finally:
-        for worker in workers:
-            if worker.poll() is None:
-                worker.terminate()
-        for caught, handler in before.items():
-            signal.signal(caught, handler)
+    with StopSignals(pass_on):
+        try:
+            for number in range(1, count + 1):
+                command = [sys.executable, "-m", "chapter10", "jobs", *worker_arguments(arguments, number)]
+                # A group of its own: a Ctrl-C reaches it once, from here.
+                workers.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, process_group=0))
+                if reached is not None:
+                    for late in workers[reached:]:
+                        late.send_signal(signal.SIGTERM)
+                    break
+            return max(abs(worker.wait()) for worker in workers)
+        finally:
+            for worker in workers:
+                if worker.poll() is None:
+                    worker.terminate()

@@ -26,21 +26,16 @@ import time
 import typing
 from collections.abc import Callable
 from types import ModuleType
-from typing import Any, Final
+from typing import Any
 
 from chapter10.companions.schemas.hints import typed_function
 from chapter10.companions.schemas.schema import compile_schema
 from chapter10.companions.work.heartbeat import JobContext
-from chapter10.companions.work.living_store import LivingStore
+from chapter10.companions.work.living_store import CAPACITY, DEADLINE_S, LivingStore
 from chapter10.companions.work.worker import Handler, WorkerError
 from chapter10.jobs import Operation
 
-__all__ = ["CAPACITY", "DEADLINE_S", "Task", "handlers", "operations", "task", "tasks_of"]
-
-DEADLINE_S: Final = 24 * 60 * 60.0
-"""Seconds from a submission to its deadline: a day."""
-CAPACITY: Final = 10_000
-"""The most jobs of all owners that are not final."""
+__all__ = ["Task", "handlers", "operations", "task", "tasks_of"]
 
 
 class Task:

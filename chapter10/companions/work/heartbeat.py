@@ -105,7 +105,18 @@ class Leases(Protocol):
 class Held:
     """One attempt in this worker's hands; the handler's thread and the heartbeat both read it."""
 
-    __slots__ = ("attempt", "deadline", "job_id", "lease_until", "limit_at", "over", "owner", "renew_at", "started")
+    __slots__ = (
+        "again_until",
+        "attempt",
+        "deadline",
+        "job_id",
+        "lease_until",
+        "limit_at",
+        "over",
+        "owner",
+        "renew_at",
+        "started",
+    )
 
     def __init__(
         self,
@@ -128,6 +139,8 @@ class Held:
         self.lease_until = min(started + lease, deadline)
         """Not later than in the store: the clock was read before the store read it (H2)."""
         self.renew_at = started + renew_every
+        self.again_until: float | None = None
+        """Until when a temporary error is worth another attempt; None: as long as the job has attempts and time."""
         self.over: str | None = None
         """Why the attempt is over, None while it may go on."""
 

@@ -18,9 +18,10 @@ What it adds is what the chapter names and leaves open:
 Of a job's progress events the newest `MAX_PROGRESS_EVENTS` stay: a reader who comes late finds a gap in `seq` and no
 wrong count.
 
-Its file is version 3 of the chapter's: a chapter's file is upgraded in place when it is opened here, and a `JobStore`
-refuses the newer file (D5). The rows are the chapter's; new are the time at which a job ended and four indexes, so that
-each query that a caller repeats costs what the live work costs, and not the history. A table says who is paused.
+Its file is version 4 of the chapter's: a chapter's file is upgraded in place when it is opened here, and a `JobStore`
+refuses the newer file (D5). The rows are the chapter's; new are the times at which a job was submitted and ended, and
+seven indexes, so that each query that a caller repeats costs what the live work costs, and not the history. A table
+says who is paused.
 
 Further codes of `JobError`: `owner_full`: no place for new work of this owner. `result_expired`: there was a result,
 and it was removed by rule. `not_dead`: only what failed or was cancelled is tried once more. What J7 says holds after
@@ -40,9 +41,10 @@ from chapter10.companions.work.turnstile import FairDatabase
 from chapter10.database import Database, StoreError
 from chapter10.jobs import (
     APPLICATION_ID,
-    DEADLINE_SECONDS,
     FINAL_STATES,
+    LIVE_STATES,
     SCHEMA,
+    STATES,
     Job,
     JobError,
     JobStore,
@@ -51,8 +53,17 @@ from chapter10.jobs import (
 )
 from chapter10.limits import JOB_ARGUMENTS, MAX_LIMIT, MAX_TEXT, MAX_TIME, MIN_SECONDS, is_seconds, is_text, is_whole
 
-__all__ = ["CLAIM_SCAN", "MAX_ATTEMPTS", "MAX_PROGRESS_EVENTS", "MIGRATIONS", "WAITING", "LivingStore", "kinds_text"]
+__all__ = [
+    "CAPACITY", "CLAIM_SCAN", "DEADLINE_S", "MAX_ATTEMPTS", "MAX_BATCH", "MAX_PROGRESS_EVENTS", "MIGRATIONS",
+    "WAITING", "LivingStore", "kinds_text",
+]  # fmt: skip
 
+DEADLINE_S: Final = 24 * 60 * 60
+"""Seconds from a submission to its deadline, where the caller names none: a day."""
+CAPACITY: Final = 10_000
+"""The most jobs of all owners that are not final, where the caller names no other number."""
+MAX_BATCH: Final = CAPACITY
+"""Submissions in one commit: what a queue that is empty takes."""
 CLAIM_SCAN: Final = 100
 """The most dead jobs that one `claim_next` buries on its way to a live one."""
 
@@ -62,6 +73,9 @@ MAX_ATTEMPTS: Final = 1000
 """Of one submission; with the bound above, the events of one job are bounded."""
 
 _LIVE: Final = "state IN ('queued', 'running', 'cancel_requested')"
+_DEAD_STATE: Final = "state IN ('failed', 'cancelled')"
+_NO_STATE: Final = f"state NOT IN {STATES}"
+_TOOL: Final = "CASE WHEN json_valid(intent) THEN json_extract(intent, '$.tool') END"
 _DUE: Final = "coalesce(lease_until, ready_at)"
 """When a live job may be claimed: the end of its lease, or the end of its wait where it has none."""
 
@@ -86,29 +100,36 @@ MIGRATIONS: Final = (
     """
     CREATE TABLE pauses (owner TEXT PRIMARY KEY, at NUMERIC NOT NULL);  -- an empty owner stands for everybody
     """,
+    f"""
+    ALTER TABLE jobs ADD COLUMN submitted_at NUMERIC;
+    UPDATE jobs SET submitted_at = (SELECT at FROM events WHERE job_id = jobs.id ORDER BY seq LIMIT 1);
+    -- A job that goes well enters neither of the first two.
+    CREATE INDEX jobs_dead ON jobs (state, id) WHERE {_DEAD_STATE};
+    CREATE INDEX jobs_strange ON jobs (id) WHERE {_NO_STATE};
+    CREATE INDEX jobs_by_kind ON jobs ({_TOOL}, id);
+    """,
 )
 """Version 1 is the chapter's store. Version 2 knows when a job ended, so that old ones can be removed,
-and finds the next due job, the last claim and an owner's latest jobs by an index. Version 3 knows who is paused."""
+and finds the next due job, the last claim and an owner's latest jobs by an index. Version 3 knows who is paused.
+Version 4 knows when a job was submitted, and finds what is dead, what has a state that is none, and each kind."""
 
 _SHOWN: Final = ("id", "state", "attempt", "done", "total", "error")
 _INTENT: Final = "SELECT intent FROM jobs WHERE id = ?"
 _SELECT_KEY: Final = "SELECT id, intent FROM jobs WHERE owner = ? AND action_key = ?"
 _INSERT_JOB: Final = (
-    "INSERT INTO jobs (owner, action_key, intent, max_attempts, deadline, ready_at, state, attempt, done, total)"
-    " VALUES (?, ?, ?, ?, ?, ?, 'queued', 0, 0, 0)"
+    "INSERT INTO jobs (owner, action_key, intent, max_attempts, deadline, ready_at, submitted_at, state, attempt, done,"
+    " total) VALUES (?, ?, ?, ?, ?, ?, ?, 'queued', 0, 0, 0)"
 )
 _COUNT_LIVE: Final = f"SELECT count(*) FROM jobs WHERE {_LIVE}"
 _SELECT_LIVE: Final = f"SELECT {', '.join(Job._fields)} FROM jobs WHERE {_LIVE}"
 _NOT_PAUSED: Final = "NOT EXISTS (SELECT 1 FROM pauses WHERE pauses.owner IN ('', jobs.owner))"
-_OF_KINDS: Final = (  # both ? are JSON, a list of pairs, or NULL; a row whose intent is damaged is of every kind
-    "CASE WHEN ? IS NULL OR NOT json_valid(intent) THEN 1 WHEN json_type(intent, '$.tool') IS NOT 'text'"
-    " OR json_type(intent, '$.version') IS NOT 'text' THEN 1 ELSE EXISTS (SELECT 1 FROM json_each(?) WHERE"
-    " json_extract(value, '$[0]') = json_extract(intent, '$.tool')"
-    " AND json_extract(value, '$[1]') = json_extract(intent, '$.version')) END"
+_OF_KINDS: Final = (  # of a JSON list of endings of intents; a row whose intent is damaged is of every kind
+    "CASE WHEN EXISTS (SELECT 1 FROM json_each(?) WHERE substr(intent, -length(value)) = value) THEN 1"
+    " WHEN NOT json_valid(intent) THEN 1 ELSE json_type(intent, '$.tool') IS NOT 'text'"
+    " OR json_type(intent, '$.version') IS NOT 'text' END"
 )
-_NEXT_DUE: Final = (
-    f"{_SELECT_LIVE} AND owner > ? AND {_DUE} <= ? AND {_NOT_PAUSED} AND {_OF_KINDS} ORDER BY owner, {_DUE}, id LIMIT 1"
-)
+_NEXT_DUE: Final = f"{_SELECT_LIVE} AND owner > ? AND {_DUE} <= ? AND {_NOT_PAUSED}"
+_FIRST: Final = f" ORDER BY owner, {_DUE}, id LIMIT 1"
 WAITING: Final = (
     f"SELECT count(*), min(CASE WHEN typeof({_DUE}) IN ('integer', 'real') AND {_NOT_PAUSED} THEN {_DUE} END)"
     f" FROM jobs WHERE {_LIVE} AND {_OF_KINDS}"
@@ -129,29 +150,33 @@ _DAMAGED: Final = (
     f" OR typeof(lease_until) NOT IN ('integer', 'real', 'null')) ORDER BY owner, {_DUE}, id LIMIT ?"
 )
 """Live rows that are not sound (`Job.is_sound`): a text in a time is never due, so no claim meets it."""
+_STRANGE: Final = f"SELECT {', '.join(Job._fields)} FROM jobs WHERE {_NO_STATE} ORDER BY id LIMIT ?"
+"""Rows whose state is none: they are neither live nor final, and nothing else ever meets them."""
 _COUNTED: Final = "typeof(done) = 'integer' AND typeof(total) = 'integer' AND done BETWEEN 0 AND total"
 _SET_ASIDE: Final = (
-    "UPDATE jobs SET state = 'failed', error = 'damaged', lease_until = NULL, ended_at = :now, attempt = :claims,"
+    "UPDATE jobs SET state = :state, error = :error, lease_until = NULL, attempt = :claims,"
+    " ended_at = CASE WHEN typeof(ended_at) IN ('integer', 'real') THEN ended_at ELSE :now END,"
     " max_attempts = max(:claims, 1, CASE typeof(max_attempts) WHEN 'integer' THEN max_attempts ELSE 0 END),"
     f" done = CASE WHEN {_COUNTED} THEN done ELSE 0 END, total = CASE WHEN {_COUNTED} THEN total ELSE 0 END,"
     " deadline = CASE WHEN typeof(deadline) IN ('integer', 'real') THEN deadline ELSE :now END,"
     " ready_at = CASE WHEN typeof(ready_at) IN ('integer', 'real') THEN ready_at ELSE :now END WHERE id = :id"
 )
 _CLAIMS: Final = "SELECT count(*) FROM events WHERE job_id = ? AND kind = 'running'"
+_ENDING: Final = (  # as the log has it
+    "SELECT kind, CASE WHEN kind <> 'failed' THEN NULL WHEN json_valid(detail)"
+    " THEN coalesce(json_extract(detail, '$.error'), 'damaged') ELSE 'damaged' END FROM events"
+    f" WHERE job_id = ? AND kind IN {FINAL_STATES} ORDER BY seq DESC LIMIT 1"
+)
 _TOO_OLD: Final = "SELECT seq FROM events WHERE job_id = ? AND kind = 'progress' ORDER BY seq DESC LIMIT 1 OFFSET ?"
 _SURVEYED: Final = (*_SHOWN, "owner", "action_key", "kind", "deadline", "submitted", "started", "ended")
 _KINDS: Final = (
-    "SELECT CASE WHEN json_valid(intent) THEN json_extract(intent, '$.tool') END AS kind,"
-    " CASE WHEN json_valid(intent) THEN json_extract(intent, '$.version') END AS version,"
-    f" sum(state = 'queued'), count(*) FROM jobs WHERE {_LIVE} GROUP BY kind, version ORDER BY kind, version"
+    f"SELECT {_TOOL} AS kind, CASE WHEN json_valid(intent) THEN json_extract(intent, '$.version') END AS version,"
+    f" sum(state = 'queued'), count(*) FROM jobs INDEXED BY jobs_live WHERE {_LIVE}"
+    " GROUP BY kind, version ORDER BY kind, version"
 )
-_TOOL: Final = "CASE WHEN json_valid(intent) THEN json_extract(intent, '$.tool') END"
 _SURVEY: Final = (
-    f"SELECT {', '.join(_SHOWN)}, owner, action_key, tool, deadline, submitted, started, ended_at FROM"
-    f" (SELECT *, {_TOOL} AS tool,"
-    " (SELECT at FROM events WHERE job_id = jobs.id ORDER BY seq LIMIT 1) AS submitted,"
-    " (SELECT at FROM events WHERE job_id = jobs.id AND kind = 'running' ORDER BY seq DESC LIMIT 1) AS started"
-    " FROM jobs)"
+    f"SELECT {', '.join(_SHOWN)}, owner, action_key, {_TOOL}, deadline, submitted_at, (SELECT at FROM events"
+    " WHERE job_id = jobs.id AND kind = 'running' ORDER BY seq DESC LIMIT 1), ended_at FROM jobs"
 )
 _ENDED: Final = "SELECT id FROM jobs WHERE ended_at IS NOT NULL AND ended_at < ? ORDER BY ended_at, id LIMIT ?"
 _KEPT: Final = "SELECT job_id FROM receipts WHERE data IS NOT NULL AND ended_at < ? ORDER BY ended_at, job_id LIMIT ?"
@@ -196,16 +221,17 @@ class LivingStore(JobStore):
         now: Now,
         deadline: float | None = None,
         max_attempts: int = 3,
-        capacity: int = 20,
+        capacity: int = CAPACITY,
         owner_capacity: int | None = None,
         start: float | None = None,
         tool: str = "reports.export",
     ) -> int:
         """Store an intent and return its job id, as `JobStore.submit` does; it is a batch of one.
 
-        `owner_capacity`: the most jobs of this owner that are not final (None: no own limit). `start`: nobody claims it
-        before this time, which is before the deadline (None: at once). Raises as it does, and `JobError`:
-        `owner_full`. Source: claims C10-288, C10-290.
+        `deadline`: `DEADLINE_S` after `now` by default, for work that may wait; `capacity` likewise. `owner_capacity`:
+        the most jobs of this owner that are not final (None: no own limit). `start`: nobody claims it before this time,
+        which is before the deadline (None: at once). Raises as it does, and `JobError`: `owner_full`.
+        Source: claims C10-288, C10-290.
         """
         return self.submit_many(
             owner,
@@ -227,14 +253,14 @@ class LivingStore(JobStore):
         now: Now,
         deadline: float | None = None,
         max_attempts: int = 3,
-        capacity: int = 20,
+        capacity: int = CAPACITY,
         owner_capacity: int | None = None,
         start: float | None = None,
         tool: str = "reports.export",
     ) -> list[int]:
         """Store several intents of one owner in one commit, all or none; return their ids in order.
 
-        `submissions`: a list of pairs of key and arguments, `MAX_LIMIT` at most; the rest is as for `submit`, and one
+        `submissions`: a list of pairs of key and arguments, `MAX_BATCH` at most; the rest is as for `submit`, and one
         refusal refuses all. One commit is one wait for the disk, which is most of what a submission costs.
         """
         self._check("invalid_submission", owner=owner, now=now, deadline=deadline, max_attempts=max_attempts)
@@ -242,7 +268,7 @@ class LivingStore(JobStore):
         prepared = self._prepared(submissions, tool)
         with self._database.write() as db:
             moment = self._read(now, "invalid_submission")
-            end = min(moment + DEADLINE_SECONDS, MAX_TIME) if deadline is None else deadline
+            end = min(moment + DEADLINE_S, MAX_TIME) if deadline is None else deadline
             ids: dict[str, int] = {}
             new: dict[str, str] = {}
             for key, intent in prepared:
@@ -263,7 +289,7 @@ class LivingStore(JobStore):
                     if db.execute(f"{_COUNT_LIVE} AND owner = ?", (owner,)).fetchone()[0] + len(new) > owner_capacity:
                         raise JobError("owner_full")
             for key, intent in new.items():
-                job_id = db.execute(_INSERT_JOB, (owner, key, intent, max_attempts, end, ready)).lastrowid
+                job_id = db.execute(_INSERT_JOB, (owner, key, intent, max_attempts, end, ready, moment)).lastrowid
                 assert job_id is not None
                 self._tell(db, job_id, 0, "queued", {}, moment)
                 ids[key] = job_id
@@ -278,7 +304,7 @@ class LivingStore(JobStore):
         why: str,
         deadline: float | None = None,
         max_attempts: int = 3,
-        capacity: int = 20,
+        capacity: int = CAPACITY,
     ) -> int:
         """Store the intent of a job that failed or was cancelled once more, and return the id of the new job.
 
@@ -300,12 +326,12 @@ class LivingStore(JobStore):
                 if known[1] != intent:
                     raise JobError("key_conflict")
                 return int(known[0])
-            end = min(moment + DEADLINE_SECONDS, MAX_TIME) if deadline is None else deadline
+            end = min(moment + DEADLINE_S, MAX_TIME) if deadline is None else deadline
             if moment >= end:
                 raise JobError("bad_input", "the deadline has passed already")
             if db.execute(_COUNT_LIVE).fetchone()[0] >= capacity:
                 raise JobError("queue_full")
-            again = db.execute(_INSERT_JOB, (job.owner, key, intent, max_attempts, end, moment)).lastrowid
+            again = db.execute(_INSERT_JOB, (job.owner, key, intent, max_attempts, end, moment, moment)).lastrowid
             assert again is not None
             self._tell(db, again, 0, "queued", {"retry_of": job_id, "by": by, "why": why}, moment)
             return again
@@ -359,16 +385,25 @@ class LivingStore(JobStore):
         """Return jobs for an operator, the newest first: what `get` shows, and owner, key, kind, deadline and times.
 
         `owner`, `state`, `kind` (the tool), `since` (submitted then or later): None for any. `before`: with a smaller
-        id. The times are `submitted`, `started` (the last claim) and `ended`, None where it has not come to that. What
-        fits no filter is walked over. A row that is damaged is shown as it is. Raises `JobError` (`bad_input`).
+        id. The times are `submitted`, `started` (the last claim) and `ended`, None where it has not come to that. An
+        owner, a state and a kind are found by an index, what does not fit the rest is walked over. A damaged row is
+        shown as it is. Raises `JobError` (`bad_input`).
         """
         self._check(before=before, limit=limit, deadline=since)
         for text in (owner, state, kind):
             self._check(owner="any" if text is None else text)
-        wanted = {"owner = ?": owner, "state = ?": state, "tool = ?": kind, "submitted >= ?": since, "id < ?": before}
+        found = {"succeeded": "1", **dict.fromkeys(LIVE_STATES, _LIVE), **dict.fromkeys(FINAL_STATES[1:], _DEAD_STATE)}
+        wanted = {
+            "owner = ?": owner,
+            f"state = ? AND {found.get(state or '', _NO_STATE)}": state,
+            f"{_TOOL} = ?": kind,
+            "submitted_at >= ?": since,
+            "id < ?": before,
+        }
         chosen = {test: value for test, value in wanted.items() if value is not None}
         where = " AND ".join(("1", *chosen))
-        rows = self._database.rows(f"{_SURVEY} WHERE {where} ORDER BY id DESC LIMIT ?", (*chosen.values(), limit))
+        order = "+id" if state in LIVE_STATES else "id"  # the few live jobs are sorted, and no history is walked
+        rows = self._database.rows(f"{_SURVEY} WHERE {where} ORDER BY {order} DESC LIMIT ?", (*chosen.values(), limit))
         return [dict(zip(_SURVEYED, row, strict=True)) for row in rows]
 
     def newest_event(self) -> int:
@@ -422,15 +457,16 @@ class LivingStore(JobStore):
         again), and so are rows that no store has written: `failed`, with `damaged`. Raises `JobError` (`bad_input`).
         """
         self._check(now=now, lease=lease)
-        own = kinds_text(kinds)
+        query = f"{_NEXT_DUE}{'' if kinds is None else f' AND {_OF_KINDS}'}{_FIRST}"
+        own = () if kinds is None else (kinds_text(kinds),)
         with self._database.write() as db:
             moment = self._read(now)
             last = _readable(db, _LAST_CLAIM, ())
             turn = last[0][0] if last and is_text(last[0][0], MAX_TEXT) else ""
-            after, first = ((owner, moment, own, own) for owner in (turn, ""))
+            after, first = ((owner, moment, *own) for owner in (turn, ""))
             for _ in range(CLAIM_SCAN):
                 # The owners after the last one first, and when nothing is due there, from the start.
-                rows = _readable(db, _NEXT_DUE, after) or _readable(db, _NEXT_DUE, first)
+                rows = _readable(db, query, after) or _readable(db, query, first)
                 if not rows:
                     return None
                 job = Job._make(rows[0])
@@ -500,9 +536,10 @@ class LivingStore(JobStore):
         """End the jobs that can no longer be run, without a worker having to ask for them.
 
         Past the deadline: `deadline_exceeded`. Lease over after the last attempt: `attempts_exhausted`. Lease over
-        after a cancel request: `cancelled`. A row that no store has written: `damaged`. Returns how many of each, and
-        `skipped`: rows that the database refused to change. They do not hold up the others, up to `MAX_LIMIT` of them.
-        At most `limit` jobs are ended a call, in one transaction. Reads the live jobs only.
+        after a cancel request: `cancelled`. A row that no store has written: `damaged`; it is `failed`, or what its log
+        says that it had become. Returns how many of each, and `skipped`: rows that the database refused to change. They
+        do not hold up the others, up to `MAX_LIMIT` of them. At most `limit` jobs are ended a call, in one transaction.
+        Reads no job that has ended.
 
         Raises `JobError` (`bad_input`). Source: claim C10-291 (what the chapter leaves open).
         """
@@ -511,6 +548,7 @@ class LivingStore(JobStore):
         with self._database.write() as db:
             moment = self._read(now)
             dead = _readable(db, _DAMAGED, (limit + MAX_LIMIT,))
+            dead += _readable(db, _STRANGE, (limit + MAX_LIMIT,))
             dead += _readable(db, _DEAD, (moment, moment, limit + MAX_LIMIT))
             for job in {row[0]: Job._make(row) for row in dead}.values():
                 if sum(counts.values()) - counts["skipped"] == limit:
@@ -645,8 +683,8 @@ class LivingStore(JobStore):
 
     def _prepared(self, submissions: list[tuple[str, dict[str, Any]]], tool: str) -> list[tuple[str, str]]:
         """Return the pairs of key and canonical intent."""
-        if type(submissions) is not list or not 1 <= len(submissions) <= MAX_LIMIT:
-            raise JobError("invalid_submission", f"the submissions are not a list of 1 to {MAX_LIMIT}")
+        if type(submissions) is not list or not 1 <= len(submissions) <= MAX_BATCH:
+            raise JobError("invalid_submission", f"the submissions are not a list of 1 to {MAX_BATCH}")
         if not all(type(pair) is tuple and len(pair) == 2 for pair in submissions):
             raise JobError("invalid_submission", "a submission is not a pair of key and arguments")
         prepared = []
@@ -671,8 +709,11 @@ class LivingStore(JobStore):
     def _set_aside(self, db: sqlite3.Connection, job_id: int, now: float) -> str:
         """End a job whose row is damaged, so that it stops nobody; what the log still knows of it is put back."""
         claims = db.execute(_CLAIMS, (job_id,)).fetchone()[0]
-        db.execute(_SET_ASIDE, {"now": now, "claims": claims, "id": job_id})
-        self._tell(db, job_id, claims, "failed", {"error": "damaged"}, now)
+        ending = db.execute(_ENDING, (job_id,)).fetchone()
+        state, error = ending or ("failed", "damaged")
+        db.execute(_SET_ASIDE, {"now": now, "claims": claims, "id": job_id, "state": state, "error": error})
+        if ending is None:
+            self._tell(db, job_id, claims, "failed", {"error": "damaged"}, now)
         return "damaged"
 
     def _tell(
@@ -694,17 +735,18 @@ class LivingStore(JobStore):
         return super()._move(db, job, state, now, **columns)
 
 
-def kinds_text(kinds: Collection[tuple[str, str]] | None) -> str | None:
-    """Return pairs of tool and version as the queries take them. Raises `JobError` (`bad_input`)."""
-    if kinds is None:
-        return None
+def kinds_text(kinds: Collection[tuple[str, str]]) -> str:
+    """Return pairs of tool and version as the queries take them: what the intents of these kinds end with.
+
+    Raises `JobError` (`bad_input`).
+    """
     try:
-        pairs = [[tool, version] for tool, version in kinds]
+        pairs = [(tool, version) for tool, version in kinds]
     except (TypeError, ValueError):
         raise JobError("bad_input", "the kinds are not pairs of tool and version") from None
     if len(pairs) > MAX_LIMIT or not all(is_text(text, MAX_TEXT) for pair in pairs for text in pair):
         raise JobError("bad_input", "the kinds are not pairs of tool and version")
-    return canonical(pairs)
+    return canonical([f',"tool":{canonical(tool)},"version":{canonical(version)}}}' for tool, version in pairs])
 
 
 def _readable(db: sqlite3.Connection, sql: str, parameters: tuple[object, ...]) -> list[Any]:

@@ -51,7 +51,7 @@ from chapter10.companions.work.turnstile import FairDatabase
 from chapter10.companions.work.worker_log import WorkerLog, log_path
 from chapter10.database import StoreError
 from chapter10.jobs import APPLICATION_ID, JobError
-from chapter10.limits import MAX_COUNT, MAX_TEXT, MIN_SECONDS
+from chapter10.limits import MAX_COUNT, MAX_TEXT, MIN_SECONDS, is_seconds
 
 __all__ = ["LOOK_SECONDS", "Backoff", "Handler", "Note", "Outcome", "Worker", "WorkerError"]
 
@@ -65,7 +65,7 @@ _BUSY_SECONDS: Final = 1.0
 _LOG_BUSY_SECONDS: Final = 1.0
 """A statistic is not worth a longer wait; the heartbeat waits with it."""
 
-_JOB: Final = "SELECT owner, deadline FROM jobs WHERE id = ?"
+_JOB: Final = "SELECT owner, deadline, submitted_at FROM jobs WHERE id = ?"
 _STATE: Final = "SELECT state, attempt FROM jobs WHERE id = ?"
 
 
@@ -119,13 +119,17 @@ class Backoff:
     """How long a job waits after a temporary error: twice as long each time, spread by half, never above the cap.
 
     `base_ms`: after the first attempt, on average. `cap_ms`: the longest wait. Both are whole, from 1 up to a day.
-    Raises `WorkerError` (`bad_worker`).
+    `age_s`: the seconds since it was submitted after which the error is final (None: as long as it has attempts and
+    time). Raises `WorkerError` (`bad_worker`).
     """
 
     base_ms: int = 500
     cap_ms: int = 60_000
+    age_s: float | None = None
 
     def __post_init__(self) -> None:
+        if self.age_s is not None and not is_seconds(self.age_s, MIN_SECONDS):
+            raise WorkerError("bad_worker", "the age is not a number of seconds")
         for value in (self.base_ms, self.cap_ms):
             if type(value) is not int or not 1 <= value <= _MOST_SECONDS * 1000:
                 raise WorkerError("bad_worker", "a wait is not a whole number of milliseconds from 1 up to a day")
@@ -342,7 +346,7 @@ class Worker:
                     version = self._version()  # before the claim: what is committed after it, is news
                     if self.run_once() is not None:
                         made += 1
-                    elif drain and self._look.row(WAITING, (self._own, self._own))[0] == 0:
+                    elif drain and self._look.row(WAITING, (self._own,))[0] == 0:
                         break
                     else:
                         self._wait_for_work(version)
@@ -376,7 +380,7 @@ class Worker:
         row = self._insist(held, lambda: self._look.row(_JOB, (job_id,)))
         if row is None:  # its lease was over and it was pruned before we looked
             return Outcome(job_id, attempt, "lost", "not_found")
-        owner, deadline = row
+        owner, deadline, submitted = row
         try:
             intent = self._insist(held, lambda: self._store.intent(job_id))
         except StoreError as error:
@@ -386,6 +390,8 @@ class Worker:
         handler = None if intent is None else self._handlers.get(intent["tool"])
         limit = None if handler is None else handler.limit
         held = self._held(job_id, attempt, started, owner, deadline, limit)
+        if self._backoff.age_s is not None and submitted is not None:
+            held.again_until = submitted + self._backoff.age_s
         self._note("claimed", job_id, attempt)
         if intent is None or handler is None:
             outcome = self._fail(held, "damaged")
@@ -457,6 +463,7 @@ class Worker:
         return self._fail(held, code, again=code == "attempt_limit_exceeded", interrupted=code == "worker_stopped")
 
     def _fail(self, held: Held, code: str, *, again: bool = False, interrupted: bool = False) -> Outcome:
+        again = again and (held.again_until is None or self.clock() < held.again_until)
         retry_after = self._backoff.seconds(held.attempt, self._random) if again else None
         job: dict[str, Any] = {"job_id": held.job_id, "attempt": held.attempt, "code": code, "now": self.clock}
         try:
@@ -542,7 +549,7 @@ class Worker:
     # Waiting, looking, telling ---------------------------------------------------------------
 
     def _wait_for_work(self, version: int) -> None:
-        live, due = self._look.row(WAITING, (self._own, self._own))
+        live, due = self._look.row(WAITING, (self._own,))
         if live and due is None:  # paused, or damaged, all of them: no claim ever meets those
             self._store.sweep(now=self.clock)
         while self._stop_at is None and (due is None or self.clock() < due):

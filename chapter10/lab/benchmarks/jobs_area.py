@@ -39,7 +39,7 @@ _CAPACITY: Final = 1_000_000
 
 _PLAIN: Final = """
     CREATE TABLE jobs (id INTEGER PRIMARY KEY, owner, action_key, intent, state, attempt, max_attempts, deadline,
-        ready_at, lease_until, done, total, error, ended_at);
+        ready_at, lease_until, done, total, error, ended_at, submitted_at);
     CREATE TABLE receipts (job_id INTEGER PRIMARY KEY, attempt, sha256, data, ended_at);
     CREATE TABLE events (seq INTEGER PRIMARY KEY, job_id, attempt, kind, detail, at);
 """
@@ -53,6 +53,7 @@ _CLAIM: Final = "UPDATE jobs SET state = 'running', attempt = 1, lease_until = 1
 _PROGRESS: Final = "UPDATE jobs SET done = ?, total = 3 WHERE id = ?"
 _RECEIPT: Final = "INSERT INTO receipts (job_id, attempt, sha256, data) VALUES (?, 1, ?, ?)"
 _END: Final = "UPDATE jobs SET state = 'succeeded', lease_until = NULL WHERE id = ?"
+_DATED_JOB: Final = _JOB.replace("total)", "total, submitted_at)").replace("0, 0)", "0, 0, 0)")
 _DATED_RECEIPT: Final = "INSERT INTO receipts (job_id, attempt, sha256, data, ended_at) VALUES (?, 1, ?, ?, 3)"
 _DATED_END: Final = "UPDATE jobs SET state = 'succeeded', lease_until = NULL, ended_at = 3 WHERE id = ?"
 
@@ -84,7 +85,8 @@ class BareJobs:
         self.db.execute("PRAGMA foreign_keys=ON")
         self.db.executescript(script)
         dated = "ended_at" in script
-        self._receipt, self._end = (_DATED_RECEIPT, _DATED_END) if dated else (_RECEIPT, _END)
+        plain, with_times = (_JOB, _RECEIPT, _END), (_DATED_JOB, _DATED_RECEIPT, _DATED_END)
+        self._job, self._receipt, self._end = with_times if dated else plain
         self._intent = canonical({"tool": "reports.export", "version": "1", "args": _ARGS})
         self._data = canonical(_RESULT)
         self._sha256 = text_digest(self._data)
@@ -93,7 +95,7 @@ class BareJobs:
         """Write what one life leaves behind."""
         do = self.db.execute
         do("BEGIN IMMEDIATE")
-        job_id = do(_JOB, (_OWNER, key, self._intent)).lastrowid
+        job_id = do(self._job, (_OWNER, key, self._intent)).lastrowid
         do(_EVENT, (job_id, 0, "queued", "{}", 0))
         do("COMMIT")
         do("BEGIN IMMEDIATE")
@@ -113,7 +115,7 @@ class BareJobs:
 
 
 def _submit(store: JobStore, key: str) -> int:
-    return store.submit(_OWNER, key, _ARGS, now=0, capacity=_CAPACITY)
+    return store.submit(_OWNER, key, _ARGS, now=0, deadline=100, capacity=_CAPACITY)
 
 
 def live(store: JobStore, key: str) -> None:

@@ -62,7 +62,7 @@ CHAPTER_VERBS: Final = frozenset({"progress", "finish", "fail", "retry"})
 
 
 class Row(NamedTuple):
-    """One row of `jobs`: its columns in the order of the table; the chapter's store has no `ended_at`."""
+    """One row of `jobs`: its columns in the order of the table; the chapter's store has not the last two."""
 
     id: int
     owner: str
@@ -78,6 +78,7 @@ class Row(NamedTuple):
     total: int
     error: str | None
     ended_at: float | None = None
+    submitted_at: float | None = None
 
 
 class Content(NamedTuple):

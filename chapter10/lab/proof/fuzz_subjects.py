@@ -791,7 +791,7 @@ def _worker(folder: Path) -> Iterator[Bench]:
                 "lease": 10.0, "renew_every": 3.0, "poll": 0.05, "progress_every": 0.5,
                                       "grace": 10.0, "name": "worker"}),
         _verb(lambda attempt, **fields: Backoff(**fields).seconds(attempt, lambda: 0.5), "Backoff.seconds",
-              base_ms=500, cap_ms=60_000, attempt=1),
+              base_ms=500, cap_ms=60_000, age_s=600.0, attempt=1),
     ]  # fmt: skip
     yield Bench(verbs, lambda: None, usable)
 
@@ -910,7 +910,9 @@ NOT_FUZZED: Final[dict[str, tuple[str, ...]]] = {
     "it wires parts together that are fuzzed by themselves": (
         "Gateway", "invoke_tool", "saga_demonstration", "ToolRegistry.tool", "ToolList.name_at_server",
     ),
-    "it starts or stops processes": ("ChildProcess", "ChildContext", "serve", "stop_process", "sigterm_is_a_request"),
+    "it starts or stops processes": (
+        "ChildProcess", "ChildContext", "serve", "stop_process", "sigterm_is_a_request", "StopSignals",
+    ),
     "it only carries what was found, and is made by its module": (
         "Ending", "Job", "Outcome", "Invocation", "Statistics", "Update", "ExecutorStatistics", "ToolState",
         "Request", "Claim", "Record", "Intent", "Message", "Batch", "PassReport", "Stopped", "Candidate",
