@@ -54,6 +54,7 @@ COMMANDS: Final = (
     Command("mutants", "lab.proof.mutants", "代码写错了，测试会发现吗？", "does a test notice a fault in the code?"),
     Command("benchmark", "lab.benchmarks.benchmark", "速度与规模，并排测量", "speed and scale, side by side"),
     Command("site", "lab.reader.site", "五组实验的一页网页", "the five groups on one page for a browser"),
+    Command("scheduler", "lab.scheduler.page", "你来调度：一份作业的一页", "you are the scheduler: a page that plays"),
 )
 """Every command, in reading order; modules are those of `chapter10`."""
 

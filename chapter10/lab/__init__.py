@@ -8,6 +8,7 @@ The rooms, from below; each one's docstring follows one run, one guess or one fi
     effect_scenes   the scenes of time, faults and effects, from the deadline to the mail
     guessing        one guess, and what the run says to it
     histories       one history of the job store: every short one, and long ones
+    scheduler       one job on one page: every move is a button, and the store's answer is there
     processes       the same with real processes, which are killed and frozen
     reader          one visit: fit, story, guess, own data, page
     exercises       one exercise, from the stub to the verdict

@@ -57,7 +57,7 @@ def _open_backwards(database: Database, *arguments: Any, **options: Any) -> None
     database.connection.execute("PRAGMA reverse_unordered_selects=ON")
 
 
-Database.__init__ = _open_backwards  # type: ignore[method-assign]
+setattr(Database, "__init__", _open_backwards)  # noqa: B010 - no type for a method that is put in
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell that runs the tests in the background ignores Ctrl-C for them, and every child would inherit that.

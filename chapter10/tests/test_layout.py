@@ -71,6 +71,7 @@ HOUSE: Final = (
     "lab.effect_scenes",
     "lab.guessing",
     "lab.histories",
+    "lab.scheduler",
     "lab.processes",
     "lab.reader",
     "lab.exercises",
@@ -135,6 +136,7 @@ REEXPORTS: Final[dict[str, tuple[str, ...]]] = {
 
 EXCEPTIONS: Final[dict[str, str]] = {
     "lab.exercises.judge compiles": "it judges a reader's file, in a child process and with the reader's own rights",
+    "lab.scheduler.page has marks": "it says them in a page, which is UTF-8, and to no terminal",
     "lab.histories.explore reads a clock": "it tells a person how many seconds it took; nothing is decided by it",
     "lab.histories.model.Model has no docstrings": "its methods are those of `jobs.JobStore`, said once more",
     "companions.tools.result_text has marks": "it knows the emoji that join, so that a cut never splits one",

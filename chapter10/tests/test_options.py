@@ -24,6 +24,7 @@ from chapter10.lab.proof.mutants import Tree
 from chapter10.lab.proof.mutations import read_list
 from chapter10.lab.proof.options import every_option, fault, programs, read_table
 from chapter10.lab.reader import companion_experiments, site
+from chapter10.lab.scheduler import page
 from chapter10.tests.support import FolderTestCase
 
 
@@ -143,6 +144,7 @@ class TheLab(unittest.TestCase):
             (claim_map, "pages", "replace_together"),
             (recall, "page", "replace_together"),
             (site, "site", "replace_together"),
+            (page, "page", "replace_together"),
             (companion_experiments, "run_companions", "write_reports"),
         ):
             with (

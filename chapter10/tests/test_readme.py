@@ -50,6 +50,7 @@ NOT_RUN: Final[dict[str, str]] = {
     "python -m chapter10 benchmark --quick": "test_benchmark runs it and reads its figures",
     "python -m chapter10 explore": "test_explore walks through the same world; .ci/run runs it",
     "python -m chapter10 explore --check": "test_explore compares the page; .ci/run runs it",
+    "python -m chapter10 scheduler --check": "test_scheduler plays the page; .ci/run runs it",
     "python -m chapter10 claims --check": "test_claim_map compares the page; .ci/run runs it",
     "python -m chapter10 mutants --list": "test_mutants reads the list; .ci/run runs it",
     "python -m chapter10 proofs --claim C10-227": "it runs tests in a copy of the tree; .ci/run runs it",

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from hashlib import sha256
 from typing import Any, Final
 
@@ -30,6 +30,7 @@ from chapter10.lab.scheduler.recorder import CALLER, WORLD, Outcome, Place, Reco
 __all__ = ["LETTERS", "content_text", "pack", "unpack"]
 
 LETTERS: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+_DIGITS: Final = {letter: number for number, letter in enumerate(LETTERS)}
 _SAME, _UNRECORDED, _NEXT = -1, -2, -3
 _INTENT: Final = '{"args":{"month":"2026-08"},"tool":"reports.export","version":"1"}'
 
@@ -43,9 +44,12 @@ def pack(whole: Recording, without: Mapping[str, Recording]) -> dict[str, Any]:
 
 
 def unpack(packed: Mapping[str, Any]) -> tuple[Recording, dict[str, Recording]]:
-    """Return the recordings that `pack` was given; places of a store without a guard that it cannot reach are there."""
+    """Return the recordings that `pack` was given; places of a store without a guard that it cannot reach are there.
+
+    Of a place that answers as in the whole store the recordings share what it answers.
+    """
     reader = _Reader(packed)
-    return reader.whole(), {name: reader.without(name) for name in packed["guards"]}
+    return reader.whole, {name: reader.without(name) for name in packed["guards"]}
 
 
 def content_text(content: Content, errors: list[str]) -> str:
@@ -179,38 +183,36 @@ class _Reader:
     def __init__(self, packed: Mapping[str, Any]) -> None:
         self._packed = packed
         self._contents = self._read_contents(packed["contents"])
-        self._rows: list[list[tuple[int, int]]] = []
-        self._patterns: list[int] = []
-        self._at: list[tuple[int, int]] = []
-        self._read_places(packed["places"], 0, self._rows, self._at, self._patterns)
-
-    def whole(self) -> Recording:
-        return Recording(dict(self._outcomes(self._contents, self._at, self._rows)))
+        self._places = list(self._read_places(packed["places"], 0))
+        self.whole = Recording(dict(self._outcomes(self._contents, self._places)))
 
     def without(self, name: str) -> Recording:
+        """Return the recording without that guard."""
         packed = self._packed["guards"][name]
+        contents = self._contents + self._read_contents(packed["contents"])
         rules = packed["rules"]
         usual: dict[int, int] = {}
         for number, (pattern, _) in enumerate(rules):
             usual.setdefault(pattern, number)
         other = {_number(text): text[2] for text in _cut(packed["other"], 3)}
         following = iter(_cut(packed["next"], 2))
-        rows = []
-        for number, row in enumerate(self._rows):
-            rule = usual.get(self._patterns[number])
+        outcomes = dict(self.whole.outcomes)
+        for number, (content, now, pattern, row) in enumerate(self._places):
+            rule = usual.get(pattern)
             if number in other:
                 rule = None if other[number] == "." else LETTERS.index(other[number])
-            row = list(row)
-            before = [content for _, content in row]
-            for index, kind, follows in rules[rule][1] if rule is not None else ():
-                content = {_SAME: self._at[number][0], _UNRECORDED: -1}.get(follows)
-                if content is None:
-                    content = _number(next(following)) if follows == _NEXT else before[follows]
-                row[index] = kind, content
-            rows.append(row)
-        at = list(self._at)
-        self._read_places(packed["places"], len(self._contents), rows, at, [])
-        return Recording(dict(self._outcomes(self._contents + self._read_contents(packed["contents"]), at, rows)))
+            if rule is None:
+                continue
+            place = self._contents[content], now
+            answers = outcomes[place] = dict(outcomes[place])
+            actions = list(answers)
+            for index, kind, follows in rules[rule][1]:
+                after = {_SAME: content, _UNRECORDED: -1}.get(follows)
+                if after is None:
+                    after = _number(next(following)) if follows == _NEXT else row[follows][1]
+                answers[actions[index]] = self._outcome(kind, contents, after)
+        places = self._read_places(packed["places"], len(self._contents))
+        return Recording(outcomes | dict(self._outcomes(contents, places)))
 
     def _read_contents(self, text: str) -> list[Content]:
         return [self._content(letters) for letters in _cut(text, 10)]
@@ -228,44 +230,38 @@ class _Reader:
         receipts = () if receipt is None else (_receipt(receipt),)
         return Content((Row(*row),), receipts)
 
-    def _read_places(
-        self, text: str, content: int, rows: list[list[tuple[int, int]]], at: list[tuple[int, int]], patterns: list[int]
-    ) -> None:
+    def _read_places(self, text: str, content: int) -> Iterator[tuple[int, int, int, list[tuple[int, int]]]]:
+        """Yield content, time, pattern, and for each action the kind and the content that follows; -1: unrecorded."""
         position = 0
         while position < len(text):
             first = LETTERS.index(text[position])
             position += 1
             for now in range(first, WORLD.until + 1):
-                pattern = _number(text[position:])
+                pattern = _number(text[position : position + 2])
                 position += 2
                 row = []
                 for letters in _cut(self._packed["patterns"][pattern], 2):
-                    kind, follows = _number(letters), content
-                    if self._packed["kinds"][kind][3] == 1:
-                        follows = _number(text[position:])
+                    kind = _number(letters)
+                    follows = self._packed["kinds"][kind][3]
+                    after = content if follows == 0 else -1
+                    if follows == 1:
+                        after = _number(text[position : position + 2])
                         position += 2
-                    row.append((kind, -1 if self._packed["kinds"][kind][3] == 2 else follows))
-                rows.append(row)
-                at.append((content, now))
-                patterns.append(pattern)
+                    row.append((kind, after))
+                yield content, now, pattern, row
             content += 1
 
     def _outcomes(
-        self, contents: list[Content], at: list[tuple[int, int]], rows: list[list[tuple[int, int]]]
+        self, contents: list[Content], places: Iterable[tuple[int, int, int, list[tuple[int, int]]]]
     ) -> Iterator[tuple[Place, dict[Action, Outcome]]]:
-        for (number, now), row in zip(at, rows, strict=True):
-            actions = asked(contents[number])
-            yield (
-                (contents[number], now),
-                {
-                    action: self._outcome(kind, None if content < 0 else contents[content])
-                    for action, (kind, content) in zip(actions, row, strict=True)
-                },
-            )
+        for content, now, _, row in places:
+            outcomes = (self._outcome(kind, contents, after) for kind, after in row)
+            yield (contents[content], now), dict(zip(asked(contents[content]), outcomes, strict=True))
 
-    def _outcome(self, kind: int, content: Content | None) -> Outcome:
+    def _outcome(self, kind: int, contents: list[Content], content: int) -> Outcome:
         answer, events, broken, _ = self._packed["kinds"][kind]
-        return Outcome(answer, tuple(tuple(event) for event in events), broken, content)
+        after = None if content < 0 else contents[content]
+        return Outcome(answer, tuple(tuple(event) for event in events), broken, after)
 
 
 def _receipt(attempt: int) -> tuple[int, int, str, str]:
@@ -274,7 +270,7 @@ def _receipt(attempt: int) -> tuple[int, int, str, str]:
 
 
 def _number(text: str) -> int:
-    return LETTERS.index(text[0]) * 64 + LETTERS.index(text[1])
+    return _DIGITS[text[0]] * 64 + _DIGITS[text[1]]
 
 
 def _cut(text: str, size: int) -> list[str]:

@@ -2,25 +2,22 @@
 (() => {
 const data = JSON.parse(document.getElementById("data").textContent);
 const $ = id => document.getElementById(id);
-const number = (text, at) => data.letters.indexOf(text[at]) * 64 + data.letters.indexOf(text[at + 1]);
-const FIELDS = ["state", "attempt", "deadline", "ready_at", "lease_until", "done", "total", "error", "ended_at"];
-const RECEIPT = 9, WORKERS = ["worker A", "worker B"];
+const digit = letter => data.letters.indexOf(letter), number = (text, at) => digit(text[at]) * 64 + digit(text[at + 1]);
+const RECEIPT = 9, WORKERS = data.actors.slice(1, 3);
 let lang = (navigator.language || "").startsWith("zh") ? "zh" : "en";
 
-// What the store answered, read as packing.py reads it.
+// The store's answers, read as packing.py reads them.
 function readContents(text) {
   const found = [];
   for (let at = 0; at < text.length; at += 10) {
-    found.push(text[at] === "." ? null : Array.from(text.slice(at, at + 10), (letter, field) => {
-      const value = letter === "." ? null : data.letters.indexOf(letter);
-      return value === null ? null : field === 0 ? data.states[value] : field === 7 ? data.errors[value] : value;
-    }));
+    found.push(text[at] === "." ? null : Array.from(text.slice(at, at + 10), (letter, field) => letter === "." ? null
+      : field === 0 ? data.states[digit(letter)] : field === 7 ? data.errors[digit(letter)] : digit(letter)));
   }
   return found;
 }
 function readPlaces(text, content, world) {
   for (let at = 0; at < text.length; content++) {
-    const first = data.letters.indexOf(text[at++]);
+    const first = digit(text[at++]);
     for (let now = first; now <= data.until; now++) {
       const pattern = number(text, at), row = [];
       at += 2;
@@ -42,7 +39,7 @@ function whole() {
 function without(name) {
   const world = whole(), guard = data.guards[name], usual = {}, other = {};
   guard.rules.forEach(([pattern], rule) => usual[pattern] ??= rule);
-  for (let at = 0; at < guard.other.length; at += 3) other[number(guard.other, at)] = data.letters.indexOf(guard.other[at + 2]);
+  for (let at = 0; at < guard.other.length; at += 3) other[number(guard.other, at)] = digit(guard.other[at + 2]);
   let next = 0;
   world.numbers.forEach(([content, now, pattern], place) => {
     const rule = guard.rules[other[place] ?? usual[pattern]], row = world.rows.get(content * 16 + now);
@@ -61,7 +58,7 @@ function without(name) {
 // Playing, as play.py plays.
 const START = {content: 0, now: 0, held: [[], []], frozen: [false, false]};
 function moves(at) {
-  const there = world.contents[at.content] !== null, found = at.now < data.until ? [["clock", "tick", 0, 0]] : [];
+  const there = rowAt(at) !== null, found = at.now < data.until ? [["clock", "tick", 0, 0]] : [];
   found.push(["alice", "submit", 0, 0]);
   if (there) found.push(["alice", "submit another intent", 0, 0], ["alice", "cancel", 0, 0], ["mallory", "look and cancel", 0, 0]);
   found.push(["sweeper", "sweep", 0, 0]);
@@ -80,11 +77,10 @@ function moves(at) {
 function turn(at, move) {
   const [actor, verb, attempt, count] = move, index = WORKERS.indexOf(actor);
   const put = (list, value) => list.map((old, i) => i === index ? value : old);
-  const still = after => ({at, move, kind: null, after});
-  if (verb === "tick") return still({...at, now: at.now + 1});
-  if (verb === "freeze" || verb === "wake") return still({...at, frozen: put(at.frozen, verb === "freeze")});
-  if (verb === "die") return still({...at, held: put(at.held, [])});
-  const callers = world.contents[at.content] === null ? ["submit", "sweep"]
+  const unasked = {tick: {now: at.now + 1}, freeze: {frozen: put(at.frozen, true)}, wake: {frozen: put(at.frozen, false)},
+    die: {held: put(at.held, [])}}[verb];
+  if (unasked) return {at, move, kind: null, after: {...at, ...unasked}};
+  const callers = rowAt(at) === null ? ["submit", "sweep"]
     : ["submit", "submit another intent", "cancel", "look and cancel", "sweep", "claim"];
   const asked = verb.replace(", answer lost", "");
   const action = attempt ? 6 * attempt + (count ? count - 1 : 2 + ["finish", "fail", "retry", "renew"].indexOf(verb)) : callers.indexOf(asked);
@@ -95,8 +91,9 @@ function turn(at, move) {
   return {at, move, kind, after: {...at, content, held}};
 }
 
-// The play: a guard or none, the turns made, and how many of them are shown.
-let guard = "", world = whole(), turns = [], shown = 0;
+// The play: the guard that is out, the turns made, how many of them are shown.
+let guard = "", world = whole(), turns = [], shown = 0, best = [];
+const rowAt = at => world.contents[at.content];
 const here = () => shown ? turns[shown - 1].after : START;
 const letter = step => data.letters[moves(step.at).findIndex(move => String(move) === String(step.move))];
 function start(name, letters) {
@@ -105,7 +102,7 @@ function start(name, letters) {
   turns = [];
   shown = 0;
   for (const one of letters) {
-    const move = moves(here())[data.letters.indexOf(one)], step = move && turn(here(), move);
+    const move = moves(here())[digit(one)], step = move && turn(here(), move);
     if (!step) break;
     shown = turns.push(step);
   }
@@ -126,16 +123,16 @@ const label = ([, verb, attempt, count]) => say("do " + verb, {count}) + (attemp
 function meaning(step) {
   if (step.kind === null) return say("do " + step.move[1] + ".");
   const answer = JSON.stringify(data.kinds[step.kind][0]), verb = step.move[1].replace(", answer lost", "");
-  const row = world.contents[step.after.content] || [];
+  const row = rowAt(step.after) || [];
   const key = [verb + ":" + answer, answer, verb].find(name => data.texts["said " + name]) || "";
-  return say("said " + key, {state: row[0], attempt: row[1], deadline: row[2], ready: row[3], lease: row[4], done: row[5], error: row[7]});
+  return say("said " + key, {state: row[0], ready: row[3], lease: row[4], error: row[7]});
 }
 const told = step => say(step.move[0]) + say("colon") + label(step.move)
   + (step.kind === null ? "" : " → " + JSON.stringify(data.kinds[step.kind][0])) + say("stop") + meaning(step);
 const broken = step => step.kind === null ? "" : data.kinds[step.kind][2];
 function met(step) {
   if (step.kind === null) return -1;
-  const [, events, promise] = data.kinds[step.kind], before = world.contents[step.at.content] || [], after = world.contents[step.after.content];
+  const [, events, promise] = data.kinds[step.kind], before = rowAt(step.at) || [], after = rowAt(step.after);
   const succeeded = events.some(event => event[1] === "succeeded");
   if (step.move[1] === "finish" && before[RECEIPT] != null && promise === "J1") return 0;
   if (succeeded && /cancel/.test(before[0])) return 1;
@@ -147,84 +144,76 @@ function el(tag, attributes, ...children) {
   const made = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes || {})) {
     if (name === "press") made.addEventListener("click", value);
-    else if (value === true) made.setAttribute(name, "");
-    else if (value != null && value !== false) made.setAttribute(name, value);
+    else if (value) made.setAttribute(name, value);
   }
   made.append(...children);
   return made;
 }
 const button = (key, text, press, more) => el("button", {type: "button", "data-key": key, press, ...more}, text);
-const cell = (value, old) => el("td", null, value === old ? String(value ?? "-") : el("mark", null, String(value ?? "-")));
-function rowsOf(step) {
-  const row = world.contents[here().content], old = step ? world.contents[step.at.content] : row;
-  const jobs = row ? [el("tr", null, el("td", null, "1"), ...FIELDS.map((_, i) => cell(row[i], old ? old[i] : undefined)))] : [];
-  const receipt = row && row[RECEIPT];
-  const receipts = receipt != null ? [el("tr", null, el("td", null, "1"),
-    cell(receipt, old ? old[RECEIPT] : undefined), cell(`{"by":${receipt}}`, old && old[RECEIPT] != null ? `{"by":${old[RECEIPT]}}` : undefined))] : [];
-  const events = [];
-  turns.slice(0, shown).forEach((one, i) => (one.kind === null ? [] : data.kinds[one.kind][1]).forEach(event =>
-    events.push(el("tr", null, ...[events.length + 1, one.at.now, ...event].map(value => cell(value, i === shown - 1 ? undefined : value))))));
-  return {jobs, receipts, events};
+const lane = step => $("lane" + data.actors.indexOf(step.move[0])).content.cloneNode(true);
+const log = count => turns.slice(0, count).flatMap(one => one.kind === null ? []
+  : data.kinds[one.kind][1].map(event => [one.at.now, ...event])).map((event, i) => [i + 1, ...event]);
+function tables(content, events) {
+  const row = world.contents[content], receipt = row && row[RECEIPT];
+  return {jobs: row ? [[1, ...row.slice(0, RECEIPT)]] : [], receipts: receipt == null ? [] : [[1, receipt, `{"by":${receipt}}`]], events};
+}
+function show(name, rows, old) {
+  const cell = (value, was) => el("td", null, value === was ? String(value ?? "-") : el("mark", null, String(value ?? "-")));
+  $(name).replaceChildren(...rows.map((row, r) => el("tr", null, ...row.map((value, c) => cell(value, old[r] && old[r][c])))));
 }
 function bar(at) {
-  const row = world.contents[at.content], x = moment => 20 + 36 * moment;
-  const lease = row && row[4], parts = [`<line x1="20" x2="380" y1="30" y2="30"/>`];
-  for (let t = 0; t <= 10; t++) parts.push(`<text x="${x(t)}" y="50">${t}</text>`);
-  if (lease != null) parts.push(`<rect x="${x(Math.min(at.now, lease))}" width="${36 * Math.max(0, lease - at.now)}" y="22" height="16"/>`);
-  if (row) parts.push(`<path d="M${x(row[2])} 14v28"/>`);
-  parts.push(`<circle cx="${x(at.now)}" cy="30" r="7"/>`);
-  $("bar").innerHTML = `<svg class="wide" viewBox="0 0 400 56" aria-hidden="true">${parts.join("")}</svg>`;
-  $("clock").textContent = say("time", {now: at.now}) + (lease == null ? say("no lease") : at.now < lease
-    ? say("lease", {lease, left: lease - at.now}) : say("lease over", {lease})) + (row ? say("deadline", {deadline: row[2]}) : "");
+  const row = rowAt(at), x = moment => 20 + 36 * moment, lease = row && row[4], left = Math.max(0, lease - at.now);
+  $("lease").setAttribute("x", x(at.now));
+  $("lease").setAttribute("width", 36 * left);
+  $("due").setAttribute("d", row ? `M${x(row[2])} 14v28` : "");
+  $("now").setAttribute("cx", x(at.now));
+  $("clock").textContent = say("time", {now: at.now}) + say(lease == null ? "no lease" : left ? "lease" : "lease over", {lease, left})
+    + (row ? say("deadline", {deadline: row[2]}) : "");
 }
 function render() {
-  const key = document.activeElement && document.activeElement.dataset.key, at = here(), step = turns[shown - 1];
-  document.documentElement.lang = lang;
-  document.documentElement.className = "plays " + lang;
-  const broke = new Set(turns.slice(0, shown).map(broken).filter(Boolean)), done = step ? met(step) : -1;
+  const key = document.activeElement?.dataset.key, at = here(), step = turns[shown - 1];
+  Object.assign(document.documentElement, {lang, className: "plays " + lang});
+  const broke = new Set(turns.slice(0, shown).map(broken)), done = step ? met(step) : -1;
   $("say").textContent = (step ? told(step) : say("begin")) + (step && broken(step) ? say("broke", {promise: broken(step)}) : "")
     + (done < 0 ? "" : say("met", {challenge: done + 1, steps: shown, shortest: data.challenges[done][0]}));
   bar(at);
   const groups = {};
   for (const move of moves(at)) {
     const unknown = turn(at, move) === null;
-    (groups[move[0]] ||= []).push(button(String(move), label(move), () => press(move), {disabled: unknown, title: unknown ? say("unrecorded") : null}));
+    (groups[move[0]] ||= []).push(button(String(move), label(move), () => press(move), {disabled: unknown, title: unknown && say("unrecorded")}));
   }
   $("buttons").replaceChildren(...Object.entries(groups).map(([actor, all]) => el("fieldset", null, el("legend", null, say(actor)), ...all)));
-  for (const [name, rows] of Object.entries(rowsOf(step))) $(name).replaceChildren(...rows);
+  const old = tables(step ? step.at.content : at.content, log(shown - 1));
+  for (const [name, rows] of Object.entries(tables(at.content, log(shown)))) show(name, rows, old[name]);
   document.querySelectorAll("#promises li").forEach(item => {
-    const kept = !broke.has(item.id);
-    item.className = kept ? "" : "broken";
-    item.firstElementChild.textContent = kept ? "✓" : "✗ " + say("is broken");
+    item.className = broke.has(item.id) ? "broken" : "";
+    item.firstElementChild.textContent = broke.has(item.id) ? "✗ " + say("is broken") : "✓";
   });
-  $("story").replaceChildren(...turns.map((one, i) => el("li", {class: "c" + data.actors.indexOf(one.move[0])},
-    el("span", {class: "t"}, String(one.at.now)), button("to" + i, told(one) + (broken(one) ? " ✗ " + broken(one) : ""), () => go(i + 1),
-      i === shown - 1 ? {"aria-current": "step"} : null))));
+  if (done >= 0) best[done] = Math.min(shown, best[done] || shown);
+  document.querySelectorAll("#challenges .done").forEach((place, i) => place.textContent = best[i] ? `✓ ${best[i]}` : "");
+  $("story").replaceChildren(...turns.map((one, i) => el("li", null, lane(one), el("span", {class: "t"}, String(one.at.now)),
+    button("to" + i, told(one) + (broken(one) ? " ✗ " + broken(one) : ""), () => go(i + 1), {"aria-current": i === shown - 1 && "step"}))));
   $("back").disabled = !shown;
   $("forward").disabled = shown === turns.length;
-  $("guard").value = guard;
+  $("guard").value = guard || "-";
   const of = data.guards[guard];
   $("why").replaceChildren(...(of ? [of.why[lang] + say("stop"), el("code", null, of.where), el("br"), el("code", null, of.line)] : [say("whole")]));
   history.replaceState(null, "", "#" + guard + "/" + turns.map(letter).join("") + (shown < turns.length ? "/" + shown : ""));
-  const again = key && [...document.querySelectorAll("[data-key]")].find(one => one.dataset.key === key);
-  if (key) (again && !again.disabled ? again : $("say")).focus();
+  if (key) ([...document.querySelectorAll("[data-key]:enabled")].find(one => one.dataset.key === key) || $("say")).focus();
 }
 function fromAddress() {
   const [name, letters, to] = decodeURIComponent(location.hash.slice(1)).split("/");
   start(name || "", letters ?? data.story);
   go(to === undefined ? turns.length : Number(to) || 0);
 }
-function choose(name) {
-  start(name, name ? data.guards[name].history : "");
-  render();
-}
 
-for (const name of ["", ...Object.keys(data.guards)]) $("guard").append(el("option", {value: name}, name || "—"));
-$("guard").addEventListener("change", () => choose($("guard").value));
-$("lang").addEventListener("click", () => { lang = lang === "zh" ? "en" : "zh"; render(); });
-$("back").addEventListener("click", () => go(shown - 1));
-$("forward").addEventListener("click", () => go(shown + 1));
-$("again").addEventListener("click", () => { start(guard, ""); render(); });
+for (const name of ["-", ...Object.keys(data.guards)]) $("guard").append(el("option", {value: name}, name));
+const when = (id, happens, then) => $(id).addEventListener(happens, () => { then(); render(); });
+when("guard", "change", () => start($("guard").value, data.guards[$("guard").value]?.history || ""));
+when("lang", "click", () => lang = lang === "zh" ? "en" : "zh");
+when("back", "click", () => shown--);
+when("forward", "click", () => shown++);
+when("again", "click", () => start(guard, ""));
 document.addEventListener("keydown", event => {
   if (event.altKey || event.ctrlKey || event.metaKey || event.target.tagName === "SELECT") return;
   if (event.key === "ArrowLeft") go(shown - 1);

@@ -1,4 +1,4 @@
-"""You are the scheduler: one page on which a job lives, to be read and to be played with: `python -m chapter10 scheduler`.
+"""You are the scheduler: a job's life on one page, to be read and played with: `python -m chapter10 scheduler`.
 
     python -m chapter10 scheduler            what it would write, in a few words
     python -m chapter10 scheduler --write    reports/scheduler.html anew (--check compares it with a new run)
@@ -40,7 +40,7 @@ from chapter10.lab.scheduler.recorder import CALLER, PLAYED, WORLD, Recording, r
 from chapter10.lab.scheduler.words import CHALLENGES as CHALLENGE_TEXTS
 from chapter10.lab.scheduler.words import TEXTS
 
-__all__ = ["ACTORS", "PAGE", "STORY", "address_of", "data_of", "main", "page"]
+__all__ = ["ACTORS", "PAGE", "STORY", "address_of", "data_of", "main", "page", "sentence", "written"]
 
 PAGE: Final = "scheduler.html"
 ACTORS: Final = (CALLER, *WORKERS[:2], "clock", "sweeper", STRANGER)
@@ -74,21 +74,23 @@ _PAGE: Final = """\
 <body>
 <main>
 <h1>{title}</h1>
-<p class="tools"><button type="button" id="lang">中文 / English</button></p>
+<p class="tools"><button type="button" id="lang" data-key="lang">中文 / English</button></p>
 {intro}
 <div class="tools">
 <h2>{challenges_title}</h2>
-<ol>{challenges}</ol>
-<p><label for="guard">{guard_label}</label> <select id="guard"></select></p>
+<ol id="challenges">{challenges}</ol>
+<p><label for="guard">{guard_label}</label> <select id="guard" data-key="guard"></select></p>
 <p id="why"></p>
+</div>
+<div class="columns">
+<div>
+<div class="tools">
 <p id="say" role="status" tabindex="-1"></p>
-<div id="bar"></div>
+{bar}
 <p id="clock"></p>
 <p><button type="button" id="back" data-key="back">&larr; {back}</button><button type="button" id="forward" data-key="forward">{forward} &rarr;</button><button type="button" id="again" data-key="again">{again}</button></p>
 <div id="buttons"></div>
 </div>
-<div class="columns">
-<div>
 <h2>{story_title}</h2>
 <ol id="story">{story}</ol>
 </div>
@@ -101,6 +103,7 @@ _PAGE: Final = """\
 </div>
 <p>{more} <a href="guards.md">guards.md</a> · <a href="index.html">index.html</a> · <code>python -m chapter10 explore</code></p>
 </main>
+{lanes}
 <script type="application/json" id="data">{data}</script>
 <script>{script}</script>
 </body>
@@ -108,14 +111,18 @@ _PAGE: Final = """\
 """  # noqa: E501 - the head of a page
 _INTRO: Final = (
     Text(
-        "一份作业，两个 worker，一只走到 5 的时钟；租约 2 格，截止时间在提交后 4 格，最多尝试 2 次。下面是一个 worker 冻住、回来晚了的经过。每个回答都由真实的作业库给出，记录在这一页里。",
-        "One job, two workers, a clock that goes to 5; a lease is 2 ticks, the deadline 4 after the submission, with 2 attempts "
-        "at most. Below, a worker freezes and comes back too late. Each answer is the real store's, recorded in this page.",
+        "一份作业，两个 worker，一只走到 5 的时钟；租约 2 格，截止时间在提交后 4 格，最多尝试 2 次。"
+        "下面是一个 worker 冻住、回来晚了的经过。每个回答都由真实的作业库给出，记录在这一页里。",
+        "One job, two workers, a clock that goes to 5; a lease is 2 ticks, the deadline 4 after the submission, with 2 "
+        "attempts at most. Below, a worker freezes and comes back too late. Each answer is the real store's, recorded "
+        "in this page.",
     ),
     Text(
-        "你来按：现在可以做的都是按钮，左右方向键前后走，地址里就是整段历史。防护齐全时三个挑战都做不到；在列表里拿掉一道防护再试。",
-        "Press what you like: whatever is possible now is a button, the arrow keys go back and forward, and the address "
-        "holds the whole history. With every guard in place none of the three can be done; take one out and try again.",
+        "你来按：现在可以做的都是按钮，左右方向键前后走，地址里就是整段历史。"
+        "防护齐全时三个挑战都做不到；在列表里拿掉一道防护再试。",
+        "Press what you like: whatever is possible now is a button, the arrow keys go back and forward, and the "
+        "address holds the whole history. With every guard in place none of the three can be done; take one out and "
+        "try again.",
     ),
 )
 _HEADS: Final = {
@@ -130,6 +137,12 @@ _HEADS: Final = {
     "promises_title": Text("承诺", "The promises"),
     "more": Text("每道防护的最短反例：", "The shortest history that breaks without each guard:"),
 }
+_LANES: Final = 4
+_BAR: Final = (
+    '<svg class="wide" viewBox="0 0 400 56" aria-hidden="true"><line x1="20" x2="380" y1="30" y2="30"/>'
+    + "".join(f'<text x="{20 + 36 * moment}" y="52">{moment}</text>' for moment in range(11))
+    + '<rect id="lease" x="0" y="22" width="0" height="16"/><path id="due" d=""/><circle id="now" cy="30" r="7"/></svg>'
+)
 _TABLES: Final = {
     "jobs": ("id", "state", "attempt", "deadline", "ready_at", "lease_until", "done", "total", "error", "ended_at"),
     "receipts": ("job_id", "attempt", "data"),
@@ -141,7 +154,7 @@ def page() -> str:
     """Ask the real store everything and return the page, UTF-8 text of HTML with LF and a line break at its end."""
     whole = record()
     without = {guard.name: record_without(guard, whole) for guard in PLAYED}
-    return _written(whole, data_of(whole, without))
+    return written(whole, data_of(whole, without))
 
 
 def data_of(whole: Recording, without: Mapping[str, Recording]) -> dict[str, Any]:
@@ -178,7 +191,8 @@ def address_of(recording: Recording, made: Sequence[Action]) -> str:
     return "".join(LETTERS[moves(turn.before).index(turn.move)] for turn in turns)
 
 
-def _written(whole: Recording, data: Mapping[str, Any]) -> str:
+def written(whole: Recording, data: Mapping[str, Any]) -> str:
+    """Return the page around what the script reads; `whole`: the recording that tells the story."""
     style, script = ((_HERE / f"page.{kind}").read_text(encoding="utf-8") for kind in ("css", "js"))
     turns = play(whole, STORY)
     return _PAGE.format(
@@ -187,7 +201,9 @@ def _written(whole: Recording, data: Mapping[str, Any]) -> str:
         style_hash=_hash(style),
         script_hash=_hash(script),
         intro="\n".join(f"<p>{_both(text)}</p>" for text in _INTRO),
-        challenges="".join(f"<li>{_both(text)}</li>" for text in CHALLENGE_TEXTS),
+        challenges="".join(f'<li>{_both(text)} <span class="done"></span></li>' for text in CHALLENGE_TEXTS),
+        bar=_BAR,
+        lanes="".join(f'<template id="lane{number}">{_lane(number)}</template>' for number in range(len(ACTORS))),
         story="".join(map(_step, turns)),
         tables="\n".join(_table(name, rows) for name, rows in _rows(turns).items()),
         promises="".join(_promises()),
@@ -206,15 +222,25 @@ def _hash(text: str) -> str:
 def _step(turn: Turn) -> str:
     moved = "; ".join(_changes(turn))
     code = f"<br><code>{escape(moved)}</code>" if moved else ""
-    lane = ACTORS.index(turn.move.actor)
-    return f'<li class="c{lane}"><span class="t">{turn.before.now}</span><p>{_both(_told(turn))}{code}</p></li>'
+    lane = _lane(ACTORS.index(turn.move.actor))
+    return f'<li>{lane}<span class="t">{turn.before.now}</span><p>{_both(_told(turn))}{code}</p></li>'
+
+
+def _lane(number: int) -> str:
+    """Return the lanes of the caller, the two workers and everybody else, with a dot in one."""
+    number = min(number, _LANES - 1)
+    lines = "".join(f'<line x1="{9 + 18 * n}" x2="{9 + 18 * n}" y1="0" y2="100%"/>' for n in range(_LANES))
+    dot = f'<circle cx="{9 + 18 * number}" cy="20" r="6"/>'
+    return f'<svg class="c{number}" width="{18 * _LANES}" aria-hidden="true">{lines}{dot}</svg>'
 
 
 def _told(turn: Turn) -> Text:
-    return Text(*(_sentence(turn, language) for language in Text._fields))
+    return Text(*(sentence(turn, language) for language in Text._fields))
 
 
-def _sentence(turn: Turn, language: str) -> str:
+def sentence(turn: Turn, language: str) -> str:
+    """Return what the page says of a turn, in `zh` or `en`: who did what, what the store answered, what that means."""
+
     def say(name: str, **values: object) -> str:
         return TEXTS[name].in_language(language, **values)
 
