@@ -1026,6 +1026,8 @@ class InBothLanguages(CommandTestCase):
     def day(self, language: str) -> Iterator[str]:
         """Use every verb so that each sentence comes up, and yield each line."""
 
+        words: tuple[object, ...]
+
         def said(*words: object) -> list[str]:
             self.run_jobs(*words, "--lang", language)
             return (self.said + self.errors).splitlines()
