@@ -36,6 +36,7 @@ MAX_DEPTH: Final = 100
 MAX_MEMBERS: Final = 5_000_000
 """Members of all lists and dicts of a value together."""
 
+_JSON: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 _SCALARS: Final = frozenset({type(None), bool, int, float, str})
 
 
@@ -69,12 +70,11 @@ class CanonicalError(CodedError, ValueError):
 def canonical(value: object) -> str:
     """Return the canonical JSON text of `value`.
 
-    Raises `CanonicalError` (`not_json`) for a value that would not read back as the same value.
-    Source: claim C10-080.
+    Raises `CanonicalError` (`not_json`) for a value that would not read back as the same. Source: claim C10-080.
     """
     try:
         _check(value, MAX_DEPTH, [MAX_MEMBERS])
-        text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+        text = _JSON.encode(value)
     except RecursionError:  # the caller itself stands deep
         raise CanonicalError(f"more than {MAX_DEPTH} levels") from None
     except CanonicalError:

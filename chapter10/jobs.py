@@ -499,7 +499,7 @@ class JobStore:
         return state
 
     def _tell(self, db: Connection, job_id: int, attempt: int, kind: str, detail: object, now: float | None) -> None:
-        event = (job_id, attempt, kind, canonical(detail), now)
+        event = (job_id, attempt, kind, canonical(detail) if detail else "{}", now)
         db.execute("INSERT INTO events (job_id, attempt, kind, detail, at) VALUES (?, ?, ?, ?, ?)", event)
 
     def _check(self, refusal: str = "bad_input", /, **arguments: object) -> None:

@@ -174,7 +174,7 @@ class WhatIsRefused(unittest.TestCase):
     def test_what_only_the_encoder_notices_is_refused_with_the_same_code(self) -> None:
         """The caller stands too deep, or a number has too many digits."""
         for error, words in ((RecursionError(), "levels"), (ValueError(), "number")):
-            with mock.patch("chapter10.canonical.json.dumps", side_effect=error), self.subTest(error=error):
+            with mock.patch("chapter10.canonical._JSON.encode", side_effect=error), self.subTest(error=error):
                 with self.assertRaises(CanonicalError) as caught:
                     canonical([1])
                 self.assertEqual(caught.exception.code, "not_json")

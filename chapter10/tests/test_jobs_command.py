@@ -7,6 +7,7 @@ import hashlib
 import io
 import json
 import os
+import re
 import signal
 import sys
 import time
@@ -16,10 +17,11 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from chapter10.companions.operating import jobs_command
+from chapter10.companions.operating import jobs_command, jobs_top
 from chapter10.companions.operating.jobs_command import default_database, main
 from chapter10.companions.operating.jobs_crew import run_crew, worker_arguments
 from chapter10.companions.operating.jobs_watch import Bar, bar_text, event_line, watch
+from chapter10.companions.operating.jobs_words import WORDS, speaker
 from chapter10.companions.work.living_store import LivingStore
 from chapter10.companions.work.worker_log import WorkerLog, log_path
 from chapter10.database import StoreError
@@ -27,6 +29,7 @@ from chapter10.lab.histories.job_checker import contents
 from chapter10.tests.job_support import AUGUST, REPORT, LivingTestCase
 from chapter10.tests.support import TOP, ManualClock, run_python, start_python
 
+EN = speaker("en")
 SALES = (
     "order_id,month,amount_cents,day\nA,2026-08,1000,2026-08-01\nB,2026-08,2000,2026-08-02\n"
     "C,2026-08,3000,2026-08-02\nD,2026-07,9900,2026-07-31\n"
@@ -81,6 +84,7 @@ class CommandTestCase(LivingTestCase):
         self.clock = ManualClock(1000.0)
         self.out = Terminal()
         self.errors = ""
+        self.enterContext(mock.patch.dict(os.environ, {"CHAPTER10_LANG": "en"}))
 
     def run_jobs(self, *arguments: object, db: bool = True, terminal: Terminal | None = None) -> int:
         """Run one command; what it said is in `self.out` and `self.errors`."""
@@ -144,7 +148,7 @@ class Lives(CommandTestCase):
         self.work()
         self.assertIn("job 1 attempt 1: succeeded", self.said)
         self.run_jobs("status", 1)
-        self.assertEqual(self.said, "job 1: succeeded, attempt 1, 4/4\n已完成，可以读取结果\n")
+        self.assertEqual(self.said, "job 1: succeeded, attempt 1, 4/4\ndone, and the result can be read\n")
         self.run_jobs("result", 1)
         self.assertIn("2026-08: 3 rows, 6000 cents", self.said)
         self.assertEqual(self.run_jobs("result", 1, "--table", "day"), 0)
@@ -169,11 +173,17 @@ class Lives(CommandTestCase):
             self.assertIn(json.dumps(result), self.said)
             self.assertEqual(self.run_jobs("result", job_id, "--owner", "alice", "--table", "day"), 1)
 
-    def test_a_console_without_the_characters_gets_no_sentence(self) -> None:
-        """The facts are in ASCII; the sentence is for whoever can read it."""
+    def test_a_console_without_the_characters_gets_the_same_in_english(self) -> None:
+        """Where the locale is Chinese and the console is not, nothing is left out."""
         self.submit_export()
-        self.run_jobs("status", 1, terminal=Terminal("cp1252"))
-        self.assertEqual(self.said, "job 1: queued, attempt 0, 0/0\n")
+        chinese = {"CHAPTER10_LANG": "", "LC_ALL": "zh_CN.UTF-8"}
+        for encoding, said in (
+            ("cp1252", "job 1: queued, attempt 0, 0/0\naccepted, and waiting\n"),
+            ("gbk", "作业 1：queued，第 0 次尝试，0/0\n已受理，等待处理\n"),
+        ):
+            with mock.patch.dict(os.environ, chinese):
+                self.run_jobs("status", 1, terminal=Terminal(encoding))
+            self.assertEqual(self.said, said)
 
     def test_a_lost_answer_is_asked_for_again(self) -> None:
         """The same key gives the same job; the same file and month without one are content and no intent, so
@@ -639,7 +649,7 @@ class AnOperatorsDay(CommandTestCase):
         self.assertEqual(0, self.run_jobs("top"))
         for words in (
             "queued 1, running 1, expired 1, longest wait 5 min",
-            "paused: bob",
+            "paused: owner bob",
             "kind sales.export 1: 1 of 2 wait",
             "25%  1/4  attempt 1  sales.export  local  for 5 min",
             "broken  sales.export  local, key fails, 4 min ago",
@@ -658,7 +668,7 @@ class AnOperatorsDay(CommandTestCase):
         with mock.patch.object(self.clock, "sleep", sleep):
             self.assertEqual(0, self.run_jobs("top", "--once", terminal=Terminal(tty=True)))
         self.assertEqual(one, 1)
-        self.assertIn("paused: bob", self.json("top"))
+        self.assertIn("paused: owner bob", self.json("top"))
 
     def test_the_screen_is_drawn_every_second_where_nothing_is_said(self) -> None:
         """As `--help` has it."""
@@ -782,7 +792,7 @@ class Watching(CommandTestCase):
         """
         self.running("k", deadline=10**6)
         before = contents(self.path)
-        self.assertEqual(self.run_jobs("watch", 1, "--owner", "alice", "--timeout", 5), 1)
+        self.assertEqual(self.run_jobs("watch", 1, "--owner", "alice", "--timeout", 5, "--lang", "zh"), 1)
         self.assertEqual(self.clock(), 1005)
         self.assertEqual(self.said.splitlines()[-1], "暂时没有等到结果，作业仍在运行，可以稍后查看")
         self.assertEqual(contents(self.path), before)
@@ -900,21 +910,21 @@ class Watching(CommandTestCase):
         self.assertIn("     4  attempt 1  queued (temporary)\n", self.said)
         self.assertNotIn("\r", self.said)
         self.run_jobs("watch", job_id, "--owner", "alice", terminal=Terminal(tty=True))
-        self.assertIn("\r" + bar_text(1, 2, 1), self.said)
-        self.assertIn("\r" + bar_text(2, 2, 2), self.said)
+        self.assertIn("\r" + bar_text(1, 2, 1, EN), self.said)
+        self.assertIn("\r" + bar_text(2, 2, 2, EN), self.said)
         self.assertIn("\r     7  attempt 2  succeeded\n", self.said)
 
     def test_a_bar_is_full_only_at_the_end(self) -> None:
         """It never rounds up, and knows that a total may be unknown."""
-        self.assertEqual(bar_text(0, 0, 1, 4), "[....]   0%  0/0  attempt 1")
-        self.assertEqual(bar_text(999, 1000, 1, 4), "[###.]  99%  999/1000  attempt 1")
-        self.assertEqual(bar_text(2**53, 2**53, 3, 4), f"[####] 100%  {2**53}/{2**53}  attempt 3")
+        self.assertEqual(bar_text(0, 0, 1, EN, 4), "[....]   0%  0/0  attempt 1")
+        self.assertEqual(bar_text(999, 1000, 1, EN, 4), "[###.]  99%  999/1000  attempt 1")
+        self.assertEqual(bar_text(2**53, 2**53, 3, EN, 4), f"[####] 100%  {2**53}/{2**53}  attempt 3")
         out = Terminal(tty=True)
-        bar = Bar(out)
+        bar = Bar(out, EN)
         bar.clear()
         self.assertEqual(out.getvalue(), "")
         self.assertEqual(
-            event_line({"seq": 1, "kind": "failed", "attempt": 2, "detail": {"error": "x"}}),
+            event_line({"seq": 1, "kind": "failed", "attempt": 2, "detail": {"error": "x"}}, EN),
             "     1  attempt 2  failed (x)",
         )
 
@@ -1008,6 +1018,100 @@ class TheProgram(unittest.TestCase):
             self.assertEqual(caught.exception.code, 0)
             self.assertTrue(out.getvalue().isascii())
             self.assertIn("--json", out.getvalue())
+
+
+class InBothLanguages(CommandTestCase):
+    """Every sentence of the table is said by a verb, in the language of the person who reads it."""
+
+    def day(self, language: str) -> Iterator[str]:
+        """Use every verb so that each sentence comes up, and yield each line."""
+
+        words: tuple[object, ...]
+
+        def said(*words: object) -> list[str]:
+            self.run_jobs(*words, "--lang", language)
+            return (self.said + self.errors).splitlines()
+
+        batch = self.folder / "batch.jsonl"
+        batch.write_text(json.dumps({"key": "k", "month": "2026-08", "sales": str(self.sales)}), encoding="utf-8")
+        submit = ("submit", "--month", "2026-08", "--sales", self.sales)
+        for words in (submit, submit, ("submit", "--from", batch), ("cancel", 3), (*submit, "--key", "k")):
+            yield from said(*words)
+        yield from said("retry", 3, "--why", "x")
+        yield from said("events", 4)
+        self.clock.now -= 50
+        yield from said("release", 4)
+        yield from said("release", 4)
+        self.clock.now += 50
+        with WorkerLog(log_path(self.path)) as log:
+            log.refused("bob", "w", 1, 1, "finish", "stale_attempt", at=1)
+        self.store.submit("bob", "held", AUGUST, now=self.clock)
+        held = self.store.claim_next(now=self.clock)
+        assert held is not None
+        self.store.fail(*held, "broken", now=self.clock)
+        self.store.claim_next(now=self.clock, lease=1)
+        for words in (("pause",), ("pause",), ("pause", "--only", "bob"), ("top",), ("stats",)):
+            yield from said(*words)
+        for words in (("resume",), ("resume", "--only", "bob"), ("work", "--drain"), ("cancel", 1), ("result", 1)):
+            yield from said(*words)
+        for words in (("list",), ("status", 1), ("backup", self.folder / f"{language}.db"), ("sweep",)):
+            yield from said(*words)
+        with mock.patch.object(jobs_command, "watch", self.leave):
+            yield from said("watch", 1)
+        yield from said("watch", 1)
+        self.clock.advance(1)
+        yield from said("prune", "--keys-older", 0, "--results-older", 0)
+        self.run_jobs("--lang", language, "compact")
+        yield self.said
+
+    def leave(self, *_: object, busy: Callable[[], object], **__: object) -> None:
+        busy()
+        raise KeyboardInterrupt
+
+    def test_each_verb_says_its_lines_in_the_language_that_was_asked_for(self) -> None:
+        """No sentence of the table is left unsaid, and only names and figures are the same in both."""
+        asked: set[str] = set()
+
+        def listening(language: str) -> Callable[..., str]:
+            def say(sentence: str, /, **values: object) -> str:
+                asked.add(sentence)
+                return speaker(language)(sentence, **values)
+
+            return say
+
+        days = []
+        for language in ("zh", "en"):
+            self.setUp()
+            with mock.patch.object(jobs_command, "speaker", listening):
+                days.append(list(self.day(language)))
+        for chinese, english in zip(*days, strict=True):
+            self.assertTrue(english.isascii(), english)
+            if not re.match(r"ready pid|report-1  sha256|  -$|$", english):
+                self.assertNotEqual(chinese, english)
+        every = {name for name in WORDS if not name.startswith(("is.", "error.", "age."))}
+        self.assertEqual(set(), every - asked)
+
+    def test_what_a_code_and_a_length_of_time_mean_is_said_in_both(self) -> None:
+        """A reason is added to it in Chinese, and stands for it in English; the last unit that counts two."""
+        for name in (name for name in WORDS if name.startswith("error.")):
+            code, (zh, en) = name.removeprefix("error."), WORDS[name]
+            for language, reason, line in (
+                ("zh", None, f"{code}: {zh}"),
+                ("zh", "why", f"{code}: {zh}: why"),
+                ("en", None, f"{code}: {en}"),
+                ("en", "why", f"{code}: why"),
+            ):
+                with contextlib.redirect_stderr(io.StringIO()) as errors:
+                    jobs_command._Out(False, language).error(code, reason)
+                self.assertEqual(line + "\n", errors.getvalue())
+        for seconds, zh, en in (
+            (-1, "0 秒", "0 s"),
+            (119, "119 秒", "119 s"),
+            (120, "2 分钟", "2 min"),
+            (7200, "2 小时", "2 h"),
+            (172_800, "2 天", "2 d"),
+        ):
+            self.assertEqual((zh, en), tuple(jobs_top._age(seconds, speaker(language)) for language in ("zh", "en")))
 
 
 class Indexes(LivingTestCase):

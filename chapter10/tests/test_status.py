@@ -51,8 +51,14 @@ class StatusTestCase(FolderTestCase):
         situations = [status(state, error="e" if state == "failed" else None) for state in STATES]
         situations += [status("queued", error="e"), status("failed", error="deadline_exceeded")]
         situations += [status("failed", error="attempts_exhausted")]
-        sentences = [status_text(situation) for situation in situations]
-        self.assertEqual(len(set(sentences)), len(situations))
+        situations += [status(state, attempt=9) for state in ("queued", "running")]
+        for language in ("zh", "en"):
+            sentences = {
+                status_text(situation, stopped_waiting=situation["attempt"] == 9, language=language)
+                for situation in situations
+            }
+            self.assertEqual(len(sentences), len(situations))
+            self.assertEqual(language == "en", "".join(sentences).isascii())
 
     def test_stopping_to_wait_says_nothing_about_a_job_that_has_ended(self) -> None:
         """A final state is told as it is, however patient the caller was."""

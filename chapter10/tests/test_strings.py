@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from unittest import mock
 
+from chapter10.companions.operating.jobs_words import WORDS
 from chapter10.lab.console.strings import TABLE, Text, choose_language, say
 from chapter10.lab.exercises.book import EXERCISES
 from chapter10.lab.exercises.judge import CHECKS
@@ -37,7 +38,7 @@ def areas() -> Iterator[Area]:
 
 def texts() -> dict[str, Text]:
     """Every text that a reader may meet, by a name that says where it is."""
-    found = dict(TABLE)
+    found = dict(TABLE) | {f"jobs.{name}": text for name, text in WORDS.items()}
     for area in areas():
         found[f"{area.name}.title"] = area.title
         found[f"{area.name}.change"] = area.change[1]
@@ -84,8 +85,8 @@ class BothLanguages(unittest.TestCase):
                 self.assertIsNone(CHINESE.search(rest), text.en)
 
     def test_placeholders_are_the_same(self) -> None:
-        """What is filled in is filled in in both. Only the table has placeholders."""
-        for name, text in TABLE.items():
+        """What is filled in is filled in in both. Only the tables have placeholders."""
+        for name, text in (*TABLE.items(), *WORDS.items()):
             with self.subTest(text=name):
                 zh, en = ({field for _, field, _, _ in string.Formatter().parse(half) if field} for half in text)
                 self.assertEqual(zh, en)

@@ -51,8 +51,9 @@ from chapter10.companions.operating.exports import (
 )
 from chapter10.companions.operating.jobs_crew import MAX_WORKERS, run_crew
 from chapter10.companions.operating.jobs_top import lines as screen_lines
-from chapter10.companions.operating.jobs_top import top
+from chapter10.companions.operating.jobs_top import top, whose
 from chapter10.companions.operating.jobs_watch import Bar, event_line, watch
+from chapter10.companions.operating.jobs_words import WORDS, Say, speaker
 from chapter10.companions.operating.sales import SalesError
 from chapter10.companions.operating.status import status_text
 from chapter10.companions.work.functions import Task, handlers, tasks_of
@@ -62,6 +63,7 @@ from chapter10.companions.work.worker import Backoff, Handler, Note, Worker, Wor
 from chapter10.companions.work.worker_log import WorkerLog, log_path
 from chapter10.database import StoreError
 from chapter10.jobs import FINAL_STATES, STATES, JobError, Operation
+from chapter10.lab.console.strings import LANGUAGES, asked_language, choose_language
 from chapter10.lab.console.textio import (
     EXIT_FINE,
     EXIT_INTERRUPTED,
@@ -78,6 +80,7 @@ _DAY: Final = 24 * 60 * 60.0
 _USAGE_CODES: Final = frozenset({"invalid_submission", "bad_input", "bad_worker", "bad_handler", "bad_handlers"})
 """Refusals of what was typed; every other refusal is about the state of things."""
 
+_PROG: Final = "python -m chapter10 jobs"
 _EXIT_DEAD: Final = 4
 """Of a submission whose key is that of a job that has failed or was cancelled: neither accepted nor refused."""
 
@@ -105,9 +108,9 @@ def main(arguments: Sequence[str] | None = None, *, clock: _Clock = time.time, s
     Raises `SystemExit` with code 2 for arguments that it does not know.
     """
     prepare_streams()
-    options = _parser().parse_args(arguments)
+    options = _parser(speaker(asked_language(_PROG, arguments))).parse_args(arguments)
     options.typed = sys.argv[1:] if arguments is None else list(arguments)
-    out = _Out(options.json)
+    out = _Out(options.json, choose_language(options.lang))
     try:
         verb: Callable[[argparse.Namespace, _Out, _Clock, _Sleep], int] = options.verb
         return verb(options, out, clock, sleep)
@@ -136,8 +139,8 @@ def _reason(refused: JobError | SalesError | WorkerError | ModuleError) -> str |
 class _Out:
     """Says each answer in one of two ways: lines for a person, or JSON."""
 
-    def __init__(self, as_json: bool) -> None:
-        self.as_json = as_json
+    def __init__(self, as_json: bool, language: str) -> None:
+        self.as_json, self.language, self.say = as_json, language, speaker(language)
 
     def answer(self, value: object, *lines: str) -> None:
         if self.as_json:
@@ -154,16 +157,10 @@ class _Out:
     def error(self, code: str, reason: str | None) -> None:
         if self.as_json:
             print_json({"error": code, "reason": reason})
-        else:
-            sys.stderr.write(f"{code}: {_one_line(reason)}\n" if reason else f"{code}\n")
-
-    def person(self, text: str) -> list[str]:
-        """A sentence for a person, if this console has the characters for it."""
-        try:
-            text.encode(sys.stdout.encoding or "ascii")
-        except UnicodeEncodeError:
-            return []
-        return [text]
+            return
+        meaning = self.say(f"error.{code}") if f"error.{code}" in WORDS else None
+        told = [meaning if self.language == "zh" or not reason else None, reason]
+        sys.stderr.write(_one_line(": ".join([code, *filter(None, told)])) + "\n")
 
 
 def _one_line(text: str) -> str:
@@ -193,9 +190,9 @@ def _submit(options: argparse.Namespace, out: _Out, clock: _Clock, sleep: _Sleep
     snapshot = {"snapshot": args["snapshot"]} if operation is SALES_EXPORT else {}
     out.answer(
         {**status, "action_key": key, **snapshot, "earlier": [job["id"] for job in earlier]},
-        f"{_line(status)}, key {key}",
-        *(f"the same content was asked for before: {_line(job)}" for job in earlier),
-        *([f"nothing new was accepted; `retry {job_id}` or another key tries once more"] if dead else []),
+        out.say("submit.key", job=_line(status, out.say), key=key),
+        *(out.say("submit.earlier", job=_line(job, out.say)) for job in earlier),
+        *([out.say("submit.dead", id=job_id)] if dead else []),
     )
     return _EXIT_DEAD if dead else EXIT_FINE
 
@@ -218,7 +215,7 @@ def _submit_batch(options: argparse.Namespace, operation: Operation, out: _Out, 
     with _made(options, operation) as store:
         ids = store.submit_many(options.owner, pairs, **_admission(options, operation, clock))
     jobs = [{"id": job_id, "action_key": key} for job_id, (key, _) in zip(ids, pairs, strict=True)]
-    out.answer(jobs, *(f"job {job['id']}, key {job['action_key']}" for job in jobs))
+    out.answer(jobs, *(out.say("submit.one", id=job["id"], key=job["action_key"]) for job in jobs))
     return EXIT_FINE
 
 
@@ -268,23 +265,23 @@ def _tasks(options: argparse.Namespace) -> list[Task]:
 def _status(options: argparse.Namespace, out: _Out, clock: _Clock, sleep: _Sleep) -> int:
     with _open(options) as store:
         status = store.get(options.owner, options.job)
-    out.answer(status, _line(status), *out.person(status_text(status)))
+    out.answer(status, _line(status, out.say), status_text(status, language=out.language))
     return EXIT_FINE
 
 
 def _watch(options: argparse.Namespace, out: _Out, clock: _Clock, sleep: _Sleep) -> int:
-    bar = Bar(sys.stdout) if sys.stdout.isatty() and not out.as_json else None
+    bar = Bar(sys.stdout, out.say) if sys.stdout.isatty() and not out.as_json else None
     cursor = [options.after]
 
     def show(event: dict[str, Any]) -> None:
         if bar is not None:
             bar.show(event)
         else:
-            out.line(event, event_line(event))
+            out.line(event, event_line(event, out.say))
         cursor[0] = event["seq"]  # after it was shown: a stop in between shows it twice and never not at all
 
     def busy() -> None:
-        sys.stderr.write("the store is busy, asking again\n")
+        sys.stderr.write(out.say("watch.busy") + "\n")
 
     try:
         with _open(options, busy_seconds=1.0) as store:
@@ -301,23 +298,22 @@ def _watch(options: argparse.Namespace, out: _Out, clock: _Clock, sleep: _Sleep)
                 busy=busy,
             )
     except KeyboardInterrupt:
-        sys.stderr.write(f"the job goes on; read on with --after {cursor[0]}\n")
+        sys.stderr.write(out.say("watch.left", seq=cursor[0]) + "\n")
         return EXIT_INTERRUPTED
     finally:
         if bar is not None:
             bar.clear()
     ended = status["state"] in FINAL_STATES
-    out.line(status, _line(status))
+    out.line(status, _line(status, out.say))
     if not out.as_json:
-        for sentence in out.person(status_text(status, stopped_waiting=not ended)):
-            sys.stdout.write(sentence + "\n")
+        sys.stdout.write(status_text(status, stopped_waiting=not ended, language=out.language) + "\n")
     return EXIT_FINE if status["state"] == "succeeded" else EXIT_WRONG
 
 
 def _events(options: argparse.Namespace, out: _Out, clock: _Clock, sleep: _Sleep) -> int:
     with _open(options) as store:
         events = store.events(options.owner, options.job, options.after, options.limit)
-    out.answer(events, *map(event_line, events))
+    out.answer(events, *(event_line(event, out.say) for event in events))
     return EXIT_FINE
 
 
@@ -326,8 +322,8 @@ def _cancel(options: argparse.Namespace, out: _Out, clock: _Clock, sleep: _Sleep
         state = store.cancel(options.owner, options.job, now=clock)
     taken = state in ("cancelled", "cancel_requested")
     # What is done is done: "succeeded" is no confirmation of a cancel (C10-215).
-    remark = "" if taken else "; it had ended before, and nothing was changed"
-    out.answer({"id": options.job, "state": state}, f"job {options.job}: {state}{remark}")
+    answer = {"id": options.job, "state": state}
+    out.answer(answer, out.say("cancel" if taken else "cancel.late", **answer))
     return EXIT_FINE if taken else EXIT_WRONG
 
 
@@ -339,7 +335,7 @@ def _result(options: argparse.Namespace, out: _Out, clock: _Clock, sleep: _Sleep
             if refused.code != "not_ready":
                 raise
             # "not ready" of a job that failed would keep somebody waiting for ever.
-            raise JobError("not_ready", _line(store.get(options.owner, options.job))) from None
+            raise JobError("not_ready", _line(store.get(options.owner, options.job), out.say)) from None
     folder = _results(options)
     data = result["data"]
     tables = data["tables"] if _is_export(data) else []
@@ -352,8 +348,8 @@ def _result(options: argparse.Namespace, out: _Out, clock: _Clock, sleep: _Sleep
         return EXIT_FINE
     lines = [f"{result['artifact_id']}  sha256 {result['sha256']}"]
     if tables:
-        lines.append(f"{data['month']}: {data['row_count']} rows, {data['total_cents']} cents")
-        lines += [f"by {t['by']}: {t['rows']} lines, {folder / t['file']}  sha256 {t['sha256']}" for t in tables]
+        lines.append(out.say("result.rows", month=data["month"], rows=data["row_count"], cents=data["total_cents"]))
+        lines += [out.say("result.table", **{**table, "file": folder / table["file"]}) for table in tables]
     else:
         lines.append(json.dumps(data, ensure_ascii=True, sort_keys=True))
     out.answer({**result, "folder": str(folder)}, *lines)
@@ -374,13 +370,14 @@ def _list(options: argparse.Namespace, out: _Out, clock: _Clock, sleep: _Sleep) 
     chosen = {"owner": owner, "state": options.state, "kind": options.kind, "since": since}
     with _open(options) as store:
         jobs = store.survey(**chosen, before=options.before, limit=options.limit)
-    out.answer(jobs, *map(_long_line, jobs))
+    out.answer(jobs, *(_long_line(job, out.say) for job in jobs))
     return EXIT_FINE
 
 
-def _long_line(job: Mapping[str, Any]) -> str:
-    times = (f"{name} {_moment(job[name])}" for name in ("submitted", "started", "ended", "deadline"))
-    return ", ".join((_line(job), f"owner {job['owner']}, {job['kind']}, key {job['action_key']}", *times))
+def _long_line(job: Mapping[str, Any], say: Say) -> str:
+    times = (say(f"job.{name}", at=_moment(job[name])) for name in ("submitted", "started", "ended", "deadline"))
+    whose = say("job.whose", owner=job["owner"], kind=job["kind"], key=job["action_key"])
+    return ", ".join((_line(job, say), whose, *times))
 
 
 def _moment(seconds: Any) -> str:
@@ -403,15 +400,14 @@ def _retry(options: argparse.Namespace, out: _Out, clock: _Clock, sleep: _Sleep)
             max_attempts=options.max_attempts,
             capacity=options.capacity,
         )
-    out.answer({"id": again, "retry_of": options.job}, f"job {again} does once more what job {options.job} was to do")
+    out.answer({"id": again, "retry_of": options.job}, out.say("retry", again=again, job=options.job))
     return EXIT_FINE
 
 
-def _line(status: Mapping[str, Any]) -> str:
+def _line(status: Mapping[str, Any], say: Say) -> str:
     error = f" ({status['error']})" if status["error"] else ""
-    return (
-        f"job {status['id']}: {status['state']}{error}, attempt {status['attempt']}, {status['done']}/{status['total']}"
-    )
+    shown = {name: status[name] for name in ("id", "state", "attempt", "done", "total")}
+    return say("job", **shown, error=error)
 
 
 # The worker ---------------------------------------------------------------------------------------
@@ -464,12 +460,14 @@ class _Observer:
             with suppress(OSError):  # the terminal is gone, the jobs are not
                 traceback.print_exception(note.error)  # the store gets the code only
         said = {"note": note.kind, "job": note.job_id, "attempt": note.attempt, "detail": note.detail}
-        place = f"job {note.job_id} attempt {note.attempt}: " if note.job_id else ""
         why = f" ({_reason(note.error)})" if isinstance(note.error, SalesError) else ""
+        text = f"{note.kind} {note.detail}".rstrip() + why
+        if note.job_id:
+            text = self._out.say("note", job=note.job_id, attempt=note.attempt, said=text)
         try:
-            self._out.line(said, f"{place}{note.kind} {note.detail}".rstrip() + why)
+            self._out.line(said, text)
         except OSError:
-            self._out = _Silent(self._out.as_json)
+            self._out = _Silent(self._out.as_json, self._out.language)
 
 
 class _Silent(_Out):
@@ -483,7 +481,7 @@ class _Silent(_Out):
 def _sweep(options: argparse.Namespace, out: _Out, clock: _Clock, sleep: _Sleep) -> int:
     with _open(options) as store:
         counts = store.sweep(now=clock, limit=options.limit)
-    out.answer(counts, *(f"{name}: {count}" for name, count in counts.items()))
+    out.answer(counts, *(out.say("stats.figure", name=name, value=count) for name, count in counts.items()))
     return EXIT_FINE
 
 
@@ -504,15 +502,15 @@ def _prune(options: argparse.Namespace, out: _Out, clock: _Clock, sleep: _Sleep)
                 break
     while gone := remove_leftovers(_results(options), _database(options), limit=options.limit):
         counts["files"] += gone
-    hint = ["the file keeps its size for what comes; `compact` gives the room back"] if counts["keys"] else []
-    out.answer(counts, *(f"{name} removed: {count}" for name, count in counts.items()), *hint)
+    hint = [out.say("prune.room")] if counts["keys"] else []
+    out.answer(counts, *(out.say("prune.count", name=name, count=count) for name, count in counts.items()), *hint)
     return EXIT_FINE
 
 
 def _compact(options: argparse.Namespace, out: _Out, clock: _Clock, sleep: _Sleep) -> int:
     with _open(options) as store:
         sizes = store.compact()
-    out.answer(sizes, f"{sizes['before']} bytes before, {sizes['after']} after")
+    out.answer(sizes, out.say("compact", **sizes))
     return EXIT_FINE
 
 
@@ -520,33 +518,33 @@ def _backup(options: argparse.Namespace, out: _Out, clock: _Clock, sleep: _Sleep
     with _open(options) as store:
         size = store.backup(options.file)
     answer = {"file": options.file, "bytes": size}
-    out.answer(answer, f"{options.file}: {size} bytes", f"the tables are not in it; they lie in {_results(options)}")
+    out.answer(answer, out.say("backup", **answer), out.say("backup.tables", folder=_results(options)))
     return EXIT_FINE
 
 
 def _release(options: argparse.Namespace, out: _Out, clock: _Clock, sleep: _Sleep) -> int:
     with _open(options) as store:
         waited = store.release(options.job, now=clock)
-    text = "is due now" if waited else "was not waiting; nothing was changed"
-    out.answer({"id": options.job, "released": waited}, f"job {options.job} {text}")
+    said = out.say("release" if waited else "release.none", id=options.job)
+    out.answer({"id": options.job, "released": waited}, said)
     return EXIT_FINE if waited else EXIT_WRONG
 
 
 def _pause(options: argparse.Namespace, out: _Out, clock: _Clock, sleep: _Sleep) -> int:
     with _open(options) as store:
         changed = store.pause(options.only, now=clock)
-    return _paused(options, out, changed, "paused: nothing more is begun")
+    return _paused(options, out, changed, "pause")
 
 
 def _resume(options: argparse.Namespace, out: _Out, clock: _Clock, sleep: _Sleep) -> int:
     with _open(options) as store:
         changed = store.resume(options.only)
-    return _paused(options, out, changed, "resumed")
+    return _paused(options, out, changed, "resume")
 
 
-def _paused(options: argparse.Namespace, out: _Out, changed: bool, text: str) -> int:
-    who = "everybody" if options.only is None else f"owner {options.only}"
-    out.answer({"owner": options.only, "changed": changed}, f"{who}: {text if changed else 'was so already'}")
+def _paused(options: argparse.Namespace, out: _Out, changed: bool, name: str) -> int:
+    said = out.say(name if changed else "pause.already", who=whose(options.only, out.say))
+    out.answer({"owner": options.only, "changed": changed}, said)
     return EXIT_FINE if changed else EXIT_WRONG
 
 
@@ -556,9 +554,9 @@ def _top(options: argparse.Namespace, out: _Out, clock: _Clock, sleep: _Sleep) -
 
     with _open(options) as store:
         if out.as_json:
-            print_json(screen_lines(store, clock()))
+            print_json(screen_lines(store, clock(), speaker("en")))
             return EXIT_FINE
-        top(store, sys.stdout, clock=clock, sleep=sleep, show=show, every=options.every, once=options.once)
+        top(store, sys.stdout, say=out.say, clock=clock, sleep=sleep, show=show, every=options.every, once=options.once)
     return EXIT_FINE
 
 
@@ -576,11 +574,19 @@ def _stats(options: argparse.Namespace, out: _Out, clock: _Clock, sleep: _Sleep)
     totals["late_calls_refused"] = sum(row["count"] for row in refused)
     out.answer(
         {"totals": totals, "owners": owners, "kinds": kinds, "paused": paused, "refused": refused},
-        *(f"{name}: {_figure(value)}" for name, value in totals.items()),
-        *(f"owner {owner}: " + ", ".join(f"{k} {_figure(v)}" for k, v in row.items()) for owner, row in owners.items()),
-        *(f"kind {row['kind']} {row['version']}: {row['queued']} of {row['live']} wait" for row in kinds),
-        *(f"paused: {'everybody' if owner is None else f'owner {owner}'}" for owner in paused),
-        *(f"refused, owner {row['owner']}: {row['verb']} {row['code']} {row['count']}" for row in refused),
+        *(out.say("stats.figure", name=name, value=_figure(value)) for name, value in totals.items()),
+        *(
+            out.say(
+                "stats.figure", name=whose(owner, out.say), value=", ".join(f"{k} {_figure(v)}" for k, v in row.items())
+            )
+            for owner, row in owners.items()
+        ),
+        *(out.say("stats.kind", **row) for row in kinds),
+        *(out.say("stats.paused", who=whose(owner, out.say)) for owner in paused),
+        *(
+            out.say("stats.refused", **{name: row[name] for name in ("owner", "verb", "code", "count")})
+            for row in refused
+        ),
     )
     return EXIT_FINE
 
@@ -625,119 +631,105 @@ def _open(options: argparse.Namespace, **settings: Any) -> LivingStore:
     return LivingStore(path, [SALES_EXPORT], **settings)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m chapter10 jobs",
-        description="Exports that outlive the request: submit them, work them off, watch them.",
-        allow_abbrev=False,
-    )
+def _parser(say: Say) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=_PROG, description=say("help"), allow_abbrev=False, add_help=False)
+
+    def about(sub: Any, **settings: Any) -> None:
+        sub.add_argument("-h", "--help", action="help", help=say("help.help"))
+        sub.add_argument("--lang", choices=LANGUAGES, help=say("help.lang"), **settings)
+
+    about(parser)
     verbs = parser.add_subparsers(dest="command", metavar="VERB", required=True)
 
-    def add(name: str, verb: Callable[..., int], text: str, *, owner: bool = False, job: bool = False) -> Any:
-        sub = verbs.add_parser(name, help=text, description=text, allow_abbrev=False)
+    def add(name: str, verb: Callable[..., int], *, owner: bool = False, job: bool = False) -> Any:
+        text = say(f"help.{name}")
+        sub = verbs.add_parser(name, help=text, description=text, allow_abbrev=False, add_help=False)
+        about(sub, default=argparse.SUPPRESS)  # what was said before the verb stands
         sub.set_defaults(verb=verb, results=None)
-        sub.add_argument("--db", type=_store_file, help="the store's file (default: in your data folder)")
-        sub.add_argument("--json", action="store_true", help="answer in JSON")
+        sub.add_argument("--db", type=_store_file, help=say("help.db"))
+        sub.add_argument("--json", action="store_true", help=say("help.json"))
         if owner:
-            sub.add_argument("--owner", default="local", help="a trusted identity; it is believed (default: local)")
+            sub.add_argument("--owner", default="local", help=say("help.owner"))
         if job:
-            sub.add_argument("job", type=int, help="the job's number")
+            sub.add_argument("job", type=int, help=say("help.job"))
         return sub
 
+    def option(sub: Any, name: str, text: str = "", **settings: Any) -> None:
+        sub.add_argument(name, help=say(f"help.{text or name.strip('-').replace('-', '_')}"), **settings)
+
     def admission(sub: Any) -> None:
-        sub.add_argument("--deadline", type=_positive, default=DEADLINE_S, help="seconds from now (default a day)")
-        sub.add_argument("--max-attempts", type=int, default=30, help="the first included (default 30: see work)")
-        sub.add_argument(
-            "--capacity", type=int, default=CAPACITY, help=f"the most live jobs of all owners (default {CAPACITY})"
-        )
+        option(sub, "--deadline", "within", type=_positive, default=DEADLINE_S)
+        option(sub, "--max-attempts", type=int, default=30)
+        sub.add_argument("--capacity", type=int, default=CAPACITY, help=say("help.capacity", most=CAPACITY))
 
-    def module(sub: Any) -> None:
-        sub.add_argument("--handlers", type=_named, metavar="MODULE", help="a Python module of yours with tasks")
-
-    submit = add("submit", _submit, "accept an export of one month of a sales file, or a task of yours", owner=True)
-    submit.add_argument("--month", help="of an export: YYYY-MM")
-    submit.add_argument("--sales", help="of an export: a CSV with order_id,month,amount_cents and perhaps day,product")
-    submit.add_argument("--kind", type=_named, help="a task of --handlers instead of an export")
-    submit.add_argument("--args", help="the arguments of the task, a JSON object")
-    submit.add_argument(
-        "--from", dest="batch", type=_named, metavar="FILE",
-        help='many: a JSON object a line, with "key" and "month", "sales" or "args"; all are taken or none',
-    )  # fmt: skip
-    submit.add_argument("--start-in", type=_age, default=0.0, help="seconds before which nobody begins it (default 0)")
-    module(submit)
-    submit.add_argument(
-        "--key", type=_named, help="names the intent; repeat it after a lost answer (default: a new one)"
-    )
+    submit = add("submit", _submit, owner=True)
+    option(submit, "--month")
+    option(submit, "--sales")
+    option(submit, "--kind", type=_named)
+    option(submit, "--args")
+    option(submit, "--from", dest="batch", type=_named, metavar="FILE")
+    option(submit, "--start-in", type=_age, default=0.0)
+    option(submit, "--handlers", type=_named, metavar="MODULE")
+    option(submit, "--key", type=_named)
     admission(submit)
-    submit.add_argument("--owner-capacity", type=int, help="the most live jobs of this owner (default: no own limit)")
+    option(submit, "--owner-capacity", type=int)
 
-    work = add("work", _work, "do jobs until SIGTERM or Ctrl-C")
-    module(work)
-    work.add_argument("--concurrency", type=_crew, default=1, help="so many workers, a process each (default 1)")
-    work.add_argument("--lease", type=_positive, default=10.0, help="seconds of a claim and of a renewal (default 10)")
-    work.add_argument("--grace", type=_positive, default=10.0, help="seconds to leave in when asked (default 10)")
-    work.add_argument("--poll", type=_positive, default=0.05, help="seconds between two looks when idle (default 0.05)")
-    work.add_argument("--attempt-limit", type=_positive, help="the most seconds of one attempt (default: no own limit)")
-    work.add_argument("--retry-base", type=_positive, default=1.0, help="seconds before the second attempt (default 1)")
-    work.add_argument(
-        "--retry-cap", type=_positive, default=60.0, help="the longest such pause; it doubles (default 60)"
-    )
-    work.add_argument(
-        "--retry-age", type=_positive, help="seconds since the submission after which an error is final (default: none)"
-    )
-    work.add_argument("--jobs", type=_count, help="leave after so many attempts")
-    work.add_argument("--drain", action="store_true", help="leave when no job is live any more; 1 if any has failed")
-    work.add_argument("--results", type=_named, help="the folder of the tables (default: beside the store)")
-    work.add_argument("--inputs", type=_named, help="the folder that sales files must lie in (default: anywhere)")
-    work.add_argument("--name", type=_named, help="how the log calls this worker (default: worker- and the process id)")
-    work.add_argument("--pace", type=_age, default=0.0, help="seconds to wait at each step, for whoever watches")
+    work = add("work", _work)
+    option(work, "--handlers", type=_named, metavar="MODULE")
+    option(work, "--concurrency", type=_crew, default=1)
+    option(work, "--lease", type=_positive, default=10.0)
+    option(work, "--grace", type=_positive, default=10.0)
+    option(work, "--poll", "work_poll", type=_positive, default=0.05)
+    option(work, "--attempt-limit", type=_positive)
+    option(work, "--retry-base", type=_positive, default=1.0)
+    option(work, "--retry-cap", type=_positive, default=60.0)
+    option(work, "--retry-age", type=_positive)
+    option(work, "--jobs", type=_count)
+    option(work, "--drain", action="store_true")
+    option(work, "--results", type=_named)
+    option(work, "--inputs", type=_named)
+    option(work, "--name", type=_named)
+    option(work, "--pace", type=_age, default=0.0)
 
-    add("status", _status, "what a job is doing", owner=True, job=True)
-    watching = add("watch", _watch, "show a job's events until it ends", owner=True, job=True)
-    watching.add_argument("--after", type=int, default=0, help="the seq of the last event that you have")
-    watching.add_argument("--timeout", type=_positive, help="seconds of your patience; the job does not learn of it")
-    watching.add_argument("--poll", type=_positive, default=0.2, help="seconds between two looks (default 0.2)")
-    events = add("events", _events, "a job's events after a cursor", owner=True, job=True)
-    events.add_argument("--after", type=int, default=0, help="the seq of the last event that you have")
-    events.add_argument("--limit", type=int, default=100, help="the most events (default 100)")
-    add("cancel", _cancel, "ask for a job to be stopped", owner=True, job=True)
-    result = add("result", _result, "the result of a job that succeeded", owner=True, job=True)
-    result.add_argument("--table", choices=("day", "product", "month"), help="print this table, after checking it")
-    result.add_argument("--results", type=_named, help="the folder of the tables (default: beside the store)")
-    listing = add("list", _list, "an owner's jobs, newest first", owner=True)
-    listing.add_argument("--all", action="store_true", help="of every owner, for an operator")
-    listing.add_argument("--state", choices=STATES, help="only jobs in this state")
-    listing.add_argument("--kind", type=_named, help="only jobs of this operation, such as sales.export")
-    listing.add_argument("--since", type=_age, help="only jobs submitted in the last so many seconds")
-    listing.add_argument("--before", type=int, help="only jobs with a smaller number")
-    listing.add_argument("--limit", type=int, default=50, help="the most jobs (default 50)")
+    add("status", _status, owner=True, job=True)
+    watching = add("watch", _watch, owner=True, job=True)
+    option(watching, "--after", type=int, default=0)
+    option(watching, "--timeout", type=_positive)
+    option(watching, "--poll", "watch_poll", type=_positive, default=0.2)
+    events = add("events", _events, owner=True, job=True)
+    option(events, "--after", type=int, default=0)
+    option(events, "--limit", "events_limit", type=int, default=100)
+    add("cancel", _cancel, owner=True, job=True)
+    result = add("result", _result, owner=True, job=True)
+    option(result, "--table", choices=("day", "product", "month"))
+    option(result, "--results", type=_named)
+    listing = add("list", _list, owner=True)
+    option(listing, "--all", action="store_true")
+    option(listing, "--state", choices=STATES)
+    option(listing, "--kind", "list_kind", type=_named)
+    option(listing, "--since", type=_age)
+    option(listing, "--before", type=int)
+    option(listing, "--limit", "list_limit", type=int, default=50)
 
-    retry = add("retry", _retry, "do once more what a dead job was to do, as a new job", job=True)
-    retry.add_argument("--by", type=_named, default="operator", help="who asks, for the log (default: operator)")
-    retry.add_argument("--why", type=_named, required=True, help="why, for the log")
+    retry = add("retry", _retry, job=True)
+    option(retry, "--by", type=_named, default="operator")
+    option(retry, "--why", type=_named, required=True)
     admission(retry)
-    sweep = add("sweep", _sweep, "end the jobs that nobody can run any more")
-    sweep.add_argument("--limit", type=int, default=100, help="the most jobs (default 100)")
-    prune = add("prune", _prune, "remove old results, keys and tables")
-    prune.add_argument("--results-older", type=_age, default=7 * _DAY, help="seconds since the end (default 7 days)")
-    prune.add_argument("--keys-older", type=_age, default=30 * _DAY, help="seconds since the end (default 30 days)")
-    prune.add_argument("--limit", type=int, default=100, help="the most rows of one transaction (default 100)")
-    prune.add_argument("--results", type=_named, help="the folder of the tables (default: beside the store)")
-    add("compact", _compact, "give the room of what was pruned back to the disk")
-    backup = add("backup", _backup, "copy the store to a new file while others work")
-    backup.add_argument("file", type=_named, help="the copy, which must not be there yet; a store like the first")
-    add("release", _release, "let a job that waits be due now, after a clock was set back", job=True)
-    for name, verb, text in (
-        ("pause", _pause, "let no worker begin a job; what runs goes on"),
-        ("resume", _resume, "take a pause back"),
-    ):
-        add(name, verb, text).add_argument(
-            "--only", type=_named, metavar="OWNER", help="of one owner (default: of all)"
-        )
-    screen = add("top", _top, "one screen: what waits, what runs and how far, what failed last")
-    screen.add_argument("--every", type=_positive, default=1.0, help="seconds between two looks (default 1)")
-    screen.add_argument("--once", action="store_true", help="print it once; so it is anyway where no terminal is")
-    add("stats", _stats, "live work, waits, expired leases and refused deliveries, per owner")
+    option(add("sweep", _sweep), "--limit", "sweep_limit", type=int, default=100)
+    prune = add("prune", _prune)
+    option(prune, "--results-older", type=_age, default=7 * _DAY)
+    option(prune, "--keys-older", type=_age, default=30 * _DAY)
+    option(prune, "--limit", "prune_limit", type=int, default=100)
+    option(prune, "--results", type=_named)
+    add("compact", _compact)
+    option(add("backup", _backup), "file", type=_named)
+    add("release", _release, job=True)
+    option(add("pause", _pause), "--only", type=_named, metavar="OWNER")
+    option(add("resume", _resume), "--only", type=_named, metavar="OWNER")
+    screen = add("top", _top)
+    option(screen, "--every", type=_positive, default=1.0)
+    option(screen, "--once", action="store_true")
+    add("stats", _stats)
     return parser
 
 

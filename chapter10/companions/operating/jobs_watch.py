@@ -19,6 +19,7 @@ import shutil
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol, TextIO
 
+from chapter10.companions.operating.jobs_words import Say
 from chapter10.database import StoreError
 from chapter10.jobs import FINAL_STATES
 
@@ -78,30 +79,32 @@ def watch(
         sleep(poll if end is None else max(0.001, min(poll, end - clock())))
 
 
-def event_line(event: Mapping[str, Any]) -> str:
-    """Return an event as one line of text."""
+def event_line(event: Mapping[str, Any], say: Say) -> str:
+    """Return an event as one line of text, in the words of `say`."""
     detail = event["detail"]
     if event["kind"] == "progress":
         said = f" {detail['done']}/{detail['total']}"
     else:
         said = f" ({detail['error']})" if "error" in detail else ""
         if "retry_of" in detail:
-            said = f" (once more for job {detail['retry_of']}, by {detail['by']}: {detail['why']})"
-    return f"{event['seq']:>6}  attempt {event['attempt']}  {event['kind']}{said}"
+            said = " " + say("event.again", job=detail["retry_of"], by=detail["by"], why=detail["why"])
+    return say("event", seq=event["seq"], attempt=event["attempt"], kind=event["kind"], said=said)
 
 
-def bar_text(done: int, total: int, attempt: int, places: int = BAR_PLACES) -> str:
-    """Return a bar in ASCII; full only when everything is done, and empty while the total is not known."""
+def bar_text(done: int, total: int, attempt: int, say: Say, places: int = BAR_PLACES) -> str:
+    """Return a bar; full only when everything is done, and empty while the total is not known."""
     filled = 0 if total == 0 else done * places // total
     percent = 0 if total == 0 else done * 100 // total
-    return f"[{'#' * filled}{'.' * (places - filled)}] {percent:>3}%  {done}/{total}  attempt {attempt}"
+    bar = "#" * filled + "." * (places - filled)
+    return say("bar", bar=bar, percent=percent, done=done, total=total, attempt=attempt)
 
 
 class Bar:
     """Shows events on a terminal: progress as one bar that moves, everything else as a line above it."""
 
-    def __init__(self, out: TextIO) -> None:
+    def __init__(self, out: TextIO, say: Say) -> None:
         self._out = out
+        self._say = say
         self._drawn = 0
 
     def show(self, event: Mapping[str, Any]) -> None:
@@ -109,12 +112,12 @@ class Bar:
         if event["kind"] == "progress":
             detail = event["detail"]
             width = max(10, shutil.get_terminal_size().columns - 1)
-            text = bar_text(detail["done"], detail["total"], event["attempt"])[:width]
+            text = bar_text(detail["done"], detail["total"], event["attempt"], self._say)[:width]
             self._out.write("\r" + text.ljust(self._drawn))
             self._drawn = len(text)
         else:
             self.clear()
-            self._out.write(event_line(event) + "\n")
+            self._out.write(event_line(event, self._say) + "\n")
         self._out.flush()
 
     def clear(self) -> None:

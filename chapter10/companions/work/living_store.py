@@ -34,6 +34,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Callable, Collection
+from functools import lru_cache
 from typing import Any, ClassVar, Final
 
 from chapter10.canonical import canonical
@@ -741,11 +742,16 @@ def kinds_text(kinds: Collection[tuple[str, str]]) -> str:
     Raises `JobError` (`bad_input`).
     """
     try:
-        pairs = [(tool, version) for tool, version in kinds]
+        pairs = tuple((tool, version) for tool, version in kinds)
     except (TypeError, ValueError):
         raise JobError("bad_input", "the kinds are not pairs of tool and version") from None
     if len(pairs) > MAX_LIMIT or not all(is_text(text, MAX_TEXT) for pair in pairs for text in pair):
         raise JobError("bad_input", "the kinds are not pairs of tool and version")
+    return _endings(pairs)
+
+
+@lru_cache  # a worker asks for the same kinds all its life
+def _endings(pairs: tuple[tuple[str, str], ...]) -> str:
     return canonical([f',"tool":{canonical(tool)},"version":{canonical(version)}}}' for tool, version in pairs])
 
 

@@ -19,7 +19,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-__all__ = ["LANGUAGES", "TABLE", "VARIABLE", "Text", "choose_language", "parser_in", "say"]
+__all__ = ["LANGUAGES", "TABLE", "VARIABLE", "Text", "asked_language", "choose_language", "parser_in", "say"]
 
 LANGUAGES: Final = ("zh", "en")
 VARIABLE: Final = "CHAPTER10_LANG"
@@ -73,21 +73,26 @@ def parser_in(prog: str, name: str, arguments: Sequence[str] | None) -> tuple[ar
     """Return a parser whose help is in the reader's language, with `--lang`, and that language.
 
     `name`: of the command in the table, where `name.help` says what it is for. `arguments`: those of the process if
-    None; the language that they ask for is looked up before they are parsed, since the help needs it.
+    None.
     """
-    early = argparse.ArgumentParser(prog=prog, add_help=False, allow_abbrev=False, exit_on_error=False)
-    early.add_argument("--lang")
-    try:
-        wanted = early.parse_known_args(arguments)[0].lang
-    except argparse.ArgumentError:  # the parser itself says what is wrong
-        wanted = None
-    language = choose_language(wanted)
+    language = asked_language(prog, arguments)
     parser = argparse.ArgumentParser(
         prog=prog, description=say(f"{name}.help", language), allow_abbrev=False, add_help=False
     )
     parser.add_argument("-h", "--help", action="help", help=say("help.help", language))
     parser.add_argument("--lang", choices=LANGUAGES, help=say("help.lang", language))
     return parser, language
+
+
+def asked_language(prog: str, arguments: Sequence[str] | None) -> str:
+    """Return the language that a command is asked for, before it parses its arguments: its help needs it."""
+    early = argparse.ArgumentParser(prog=prog, add_help=False, allow_abbrev=False, exit_on_error=False)
+    early.add_argument("--lang")
+    try:
+        wanted = early.parse_known_args(arguments)[0].lang
+    except argparse.ArgumentError:  # the parser itself says what is wrong
+        wanted = None
+    return choose_language(wanted)
 
 
 def say(name: str, language: str, **values: object) -> str:

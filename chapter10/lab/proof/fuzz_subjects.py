@@ -901,7 +901,7 @@ NOT_FUZZED: Final[dict[str, tuple[str, ...]]] = {
         "Outbox.mark", "Consumer.first_time_in", "Relay.run", "Relay.wait_for", "Worker.run", "outbox_worker",
         "asked_wait", "Try", "retried", "retry_blocking",
         "at_once", "off_the_loop", "StreamingToolExecutor.is_safe", "StreamingToolExecutor.state_of",
-        "messages_for", "blocks_of", "kinds_text",
+        "messages_for", "blocks_of", "kinds_text", "speaker",
     ),
     "it is the check itself": (
         "Arguments", "is_unicode", "milliseconds", "need_transaction", "are_names", "are_words", "is_label",
