@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import os
+import random
 import re
 import signal
 import subprocess
@@ -49,7 +50,7 @@ def setUpModule() -> None:
     if POSIX:
         Meanwhile.story = pool.submit(two_terminals.play, Meanwhile.story_folder, exports=8)
     Meanwhile.chaos = pool.submit(
-        chaos.run_chaos, Meanwhile.chaos_folder, seconds=0, workers=3, seed=9, steps=30, lease=0.25
+        chaos.run_chaos, Meanwhile.chaos_folder, seconds=0, workers=3, seed=11, steps=30, lease=0.25
     )
     command = ["-m", "chapter10.lab.processes.chaos", "--seconds", "0.1", "--workers", "1", "--json"]
     Meanwhile.program = pool.submit(run_python, command)
@@ -72,7 +73,7 @@ class ChaosTestCase(FolderTestCase):
         self.assertGreater(figures["accepted"], 10)
         self.assertEqual(figures["accepted"], figures["ended"])
         self.assertEqual(figures["receipts"], figures["by_state"]["succeeded"])
-        self.assertGreater(figures["done"]["repeat"] + figures["done"]["conflict"] + figures["done"]["cancel"], 0)
+        self.assertLess({"repeat", "conflict", "cancel", "kill", "stop", "damage", "ahead"}, set(figures["done"]))
         path = Meanwhile.chaos_folder / "jobs.db"
         self.assertEqual(violations(path, accepted=range(1, figures["accepted"] + 1)), [])
         with LivingStore(path) as store:
@@ -99,7 +100,7 @@ class ChaosTestCase(FolderTestCase):
         """The figures are counted from the file and not from what was meant."""
         path = self.folder / "jobs.db"
         with mock.patch.object(chaos._Run, "_start"):
-            run = chaos._Run(self.folder, 0, mock.Mock(), 0.5, lambda: 0.0, lambda seconds: None)
+            run = chaos._Run(self.folder, 0, random.Random(1), 0.5, lambda: 0.0, lambda seconds: None)
         (self.folder / "errors.txt").write_text("Traceback", encoding="utf-8", newline="\n")
         with LivingStore(path, [CHAOS_WORK]) as store:
             args = {"kind": "plain", "steps": 1}
@@ -132,7 +133,7 @@ class ChaosTestCase(FolderTestCase):
             with LivingStore(self.folder / "jobs.db"):
                 self.assertTrue(work._is_refused())
         with mock.patch.object(chaos._Run, "_start"):
-            run = chaos._Run(self.folder, 0, mock.Mock(), 0.5, lambda: 0.0, lambda seconds: None)
+            run = chaos._Run(self.folder, 0, random.Random(1), 0.5, lambda: 0.0, lambda seconds: None)
         with LivingStore(run.path) as store:
             self.assertEqual((1, []), (run._delete(store), run.chaos.wrong))
             with mock.patch.object(run, "_ask"):

@@ -139,6 +139,7 @@ class _Run:
         self.chaos = Chaos()
         self._errors = folder / "errors.txt"
         self._chance = chance
+        self._order = random.Random(chance.random())  # how long things take has no part in what is done
         self._lease = lease
         self._clock = clock
         self._sleep = sleep
@@ -158,7 +159,7 @@ class _Run:
 
     def step(self, store: LivingStore) -> None:
         """Do one thing to somebody, see who has to be continued or started again, and wait for a moment."""
-        what = self._chance.choices(tuple(_WEIGHTS), tuple(_WEIGHTS.values()))[0]
+        what = self._order.choices(tuple(_WEIGHTS), tuple(_WEIGHTS.values()))[0]
         self.chaos.done[what] += getattr(self, f"_{what}")(store)
         self._look_after_the_workers()
         self._sleep(_TICK * self._lease)
