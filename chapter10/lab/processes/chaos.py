@@ -260,11 +260,19 @@ class _Run:
     def _damage(self, store: LivingStore) -> int:
         """Change a live row as a disk does: it stops nobody, and ends as `damaged`."""
         live = store.survey(state="running", limit=1) or store.survey(state="queued", limit=1)
-        with closing(sqlite3.connect(self.path, timeout=_DRAIN_SECONDS, isolation_level=None)) as db:
-            db.execute("PRAGMA ignore_check_constraints=ON")
-            for job in live:
-                self._damaged.add(job["id"])
-                db.execute(f"UPDATE jobs SET {self._chance.choice(_DAMAGES)} WHERE id = ?", (job["id"],))
+        change = f"UPDATE jobs SET {self._chance.choice(_DAMAGES)} WHERE id = ?"
+
+        def damage() -> None:
+            with closing(sqlite3.connect(self.path, timeout=_BUSY_SECONDS, isolation_level=None)) as db:
+                db.execute("PRAGMA ignore_check_constraints=ON")
+                try:
+                    db.execute(change, (live[0]["id"],))
+                except sqlite3.OperationalError as error:
+                    raise StoreError("store_busy", "somebody is stopped with the lock in hand") from error
+
+        if live:
+            self._damaged.add(live[0]["id"])
+            self._insist(damage)
         return len(live)
 
     def _ahead(self, store: LivingStore) -> int:
