@@ -336,6 +336,47 @@ class Sweeping(LivingTestCase):
         self.assertEqual(("failed", 1, "damaged"), (bad["state"], bad["attempt"], bad["error"]))
 
 
+class InOrder(LivingTestCase):
+    """What has an order has it by a word of the statement, also where rows happen to lie the other way."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.store.db.execute("PRAGMA reverse_unordered_selects=OFF")  # so that the newest do not come first by luck
+
+    def test_the_newest_job_comes_first(self) -> None:
+        """For its owner and for an operator."""
+        for key in "abc":
+            self.submit(key)
+        self.assertEqual([3, 2, 1], [job["id"] for job in self.store.list_jobs("alice")])
+        self.assertEqual([3, 2, 1], [job["id"] for job in self.store.survey()])
+
+    def test_a_job_started_when_its_newest_attempt_did(self) -> None:
+        """Not when somebody first began it; it was submitted once."""
+        job_id = self.submit("k", now=1)
+        self.claim(job_id, now=2, lease=10)
+        self.claim(job_id, now=12, lease=10)
+        (job,) = self.store.survey()
+        self.assertEqual((1, 12), (job["submitted"], job["started"]))
+
+    def test_a_lease_that_ends_now_is_over_in_the_figures_too(self) -> None:
+        """As for whoever would write under it."""
+        self.claim(self.submit("k"), now=2, lease=10)
+        expired = [self.store.stats(now=now)["alice"]["expired"] for now in (11.9, 12)]
+        self.assertEqual([0, 1], expired)
+
+    def test_what_ended_first_is_pruned_first(self) -> None:
+        """Also when its number is higher."""
+        for key in "ab":
+            self.submit(key)
+        for job_id, now in ((2, 5), (1, 6)):
+            self.store.finish(job_id, self.claim(job_id, now=now), REPORT, now=now)
+        self.assertEqual(
+            {"results": 0, "keys": 1},
+            self.store.prune(now=9, results_before=8, keys_before=8, limit=1) | {"results": 0},
+        )
+        self.refused("not_found", self.store.get, "alice", 2)
+
+
 class Retention(LivingTestCase):
     def test_a_result_goes_before_its_key(self) -> None:
         """Within the time of keys the old job answers, but its data is gone and says so; nothing runs again.

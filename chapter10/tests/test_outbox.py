@@ -1205,6 +1205,18 @@ class UpkeepTest(OutboxTestCase):
         kept = self.database.row("SELECT count(*) FROM outbox WHERE payload IS NOT NULL AND status = 'sent'")[0]
         self.assertEqual((0, ["dead"]), (kept, self.outbox.alarms()["alarms"]))
 
+    def test_what_ended_first_is_shown_and_cleared_first(self) -> None:
+        """Dead rows in the order of their deaths, whatever their numbers; sent ones likewise lose their payload."""
+        for status in ("dead", "sent"):
+            self.fill(status, 3)
+            with self.database.write() as db:
+                db.execute("UPDATE outbox SET ended_at = 10 - id WHERE status = ?", (status,))
+        dead = [row["event_id"] for row in self.outbox.dead()]
+        self.assertEqual(sorted(dead, reverse=True), dead)
+        self.assertEqual(1, self.outbox.archive(0, limit=1))
+        archived = self.database.rows("SELECT id, (SELECT max(id) FROM outbox) FROM outbox WHERE status = 'archived'")
+        self.assertEqual([(6, 6)], archived)
+
     def test_a_dead_row_is_out_of_the_way_until_it_is_replayed(self) -> None:
         """Not sent again by itself; a replay has all its attempts, and is refused past the horizon. Claims: I4-066."""
         outbox = self.open(max_attempts=2, horizon_s=100)
@@ -1371,6 +1383,17 @@ class ConsumerTest(OutboxTestCase):
         self.clock.advance(HORIZON_S)
 
         self.assertEqual((1, 0), (consumer.sweep(), consumer.sweep()))
+
+    def test_what_was_handled_first_is_forgotten_first(self) -> None:
+        """A sweep with a limit goes on where the last one ended."""
+        consumer = self.consumer(horizon_s=HORIZON_S, retention_s=HORIZON_S)
+        for event_id in "abc":
+            consumer.handle(event_id, self.book)
+            self.clock.advance(1)
+        self.clock.advance(HORIZON_S)
+        self.assertEqual(1, consumer.sweep(limit=1))
+        left = consumer.database.rows("SELECT event_id FROM inbox ORDER BY event_id")
+        self.assertEqual([("b",), ("c",)], left)
 
     def test_each_delivery_lengthens_the_memory(self) -> None:
         """The horizon lies between two deliveries; a message that is replayed again and again has one effect still.

@@ -1208,6 +1208,25 @@ class Failures(RegistryTestCase):
                     self.assertEqual(expected, self.call(one, approved=True))
                     self.assertEqual(1, len(handler.calls))
 
+    def test_a_status_query_gets_what_the_model_sent_and_no_more(self) -> None:
+        """Not the context that the handler was given, nor what an earlier query did to its arguments."""
+        seen: list[dict[str, Any]] = []
+
+        def save(order_id: str, call: CallContext) -> None:
+            raise ConnectionError
+
+        def asked(key: str, arguments: dict[str, Any]) -> Status:
+            seen.append(dict(arguments))
+            arguments.clear()
+            return Status("not_done")
+
+        write = spec(save, "reversible_write", parameters=None, context_argument="call", status_query=asked)
+        registry = registry_of(write)
+        for _ in range(2):
+            asyncio.run(registry.invoke("orders.get", {"order_id": "A"}))
+        self.assertEqual([{"order_id": "A"}] * len(seen), seen)
+        self.assertGreater(len(seen), 1)
+
     def test_a_stop_is_never_a_result(self) -> None:
         """Ctrl-C and the exit of the program come out, also from a group. Claims: T6-027."""
         for stop in (KeyboardInterrupt, SystemExit, GeneratorExit, InAGroup):

@@ -444,11 +444,10 @@ class PerTool(FolderTestCase):
 
     def test_the_limit_of_the_user_is_obeyed(self) -> None:
         """Override 150,000: 100,000 stay. Override 10 for an infinite tool: they stay too. Claims: C8-044, C8-046."""
-        budget = ResultBudget(
-            self.store,
-            tool_limits={"Read": math.inf, "Grep": 20_000},
-            overrides={"Bash": 150_000, "Read": 10},
-        )
+        limits, overrides = {"Read": math.inf, "Grep": 20_000}, {"Bash": 150_000, "Read": 10}
+        budget = ResultBudget(self.store, tool_limits=limits, overrides=overrides)
+        limits.clear()
+        overrides.clear()
         text = "x" * 100_000
         self.assertEqual(budget.shape_result("1", "Bash", text).content, text)
         self.assertEqual(budget.shape_result("2", "Read", text).content, text)

@@ -1712,11 +1712,11 @@ class ARealChild(FolderTestCase):
 
     def run_child(self, *lines: str, **context: Any) -> Any:
         program = "\n".join(("import json, os, signal, sys", "job = json.loads(sys.stdin.readline())", *lines))
-        child = child_process.ChildProcess(
-            [sys.executable, *ALONE, "-c", program, str(self.folder / "mark")],
-            grace=10,
-            environment={**child_environment(), "MARK": "given"},
-        )
+        command = [sys.executable, *ALONE, "-c", program, str(self.folder / "mark")]
+        environment = {**child_environment(), "MARK": "given"}
+        child = child_process.ChildProcess(command, grace=10, environment=environment)
+        command.clear()
+        environment.clear()
         job = mock.Mock(job_id=7, attempt=2, args={"a": 1}, time_left=lambda: 60, **context)
         try:
             return child(job)

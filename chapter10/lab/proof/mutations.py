@@ -317,7 +317,7 @@ class _Walk:
         if word == "pop" and [self.source(each) for each in node.args] == ["0"]:
             yield "end", *self.span(node.args[0]), ""
         if word in _COPIES and not node.keywords:
-            if len(node.args) == 1 and not isinstance(node.args[0], ast.GeneratorExp | ast.Starred):
+            if len(node.args) == 1 and isinstance(node.args[0], _HELD):
                 yield "copy", *self.span(node), f"({self.source(node.args[0])})"
             elif not node.args and isinstance(name, ast.Attribute):
                 yield "copy", *self.span(node), self.source(name.value)
@@ -407,6 +407,10 @@ def _refuses(statement: ast.stmt) -> bool:
         and isinstance(statement.value.func, ast.Name)
         and "refuse" in statement.value.func.id
     )
+
+
+_HELD: Final = (ast.Name, ast.Attribute, ast.Subscript)
+"""What somebody else may have as well; a copy of what was made just now is another form of it."""
 
 
 def _is_row(value: ast.expr) -> bool:

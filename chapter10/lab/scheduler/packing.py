@@ -4,7 +4,7 @@
     kinds      each different outcome once: [answer, [[attempt, kind, detail], ...], broken promise, what follows]; the
                last is 0 for the same content, 1 for another one, 2 for one further than was recorded
     patterns   each different row of kinds once: what a place answers to its actions, in the order of `asked`
-    contents   ten letters for each content: see `content_text`
+    contents   eleven letters for each content: see `content_text`
     places     for each content the first moment of it; then for each moment from there to the last one the pattern,
                and for each of its kinds with 1 the content that follows
     guards     by name, for a store without that guard: `rules`, [pattern, [[action, kind, follows], ...]], of which
@@ -31,6 +31,7 @@ __all__ = ["LETTERS", "content_text", "pack", "unpack"]
 
 LETTERS: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 _DIGITS: Final = {letter: number for number, letter in enumerate(LETTERS)}
+_LETTERS: Final = 11
 _SAME, _UNRECORDED, _NEXT = -1, -2, -3
 _INTENT: Final = '{"args":{"month":"2026-08"},"tool":"reports.export","version":"1"}'
 
@@ -44,26 +45,24 @@ def pack(whole: Recording, without: Mapping[str, Recording]) -> dict[str, Any]:
 
 
 def unpack(packed: Mapping[str, Any]) -> tuple[Recording, dict[str, Recording]]:
-    """Return the recordings that `pack` was given; places of a store without a guard that it cannot reach are there.
-
-    Of a place that answers as in the whole store the recordings share what it answers.
-    """
+    """Return the recordings that `pack` was given; they share the answers of a place that answers as in the whole."""
     reader = _Reader(packed)
     return reader.whole, {name: reader.without(name) for name in packed["guards"]}
 
 
 def content_text(content: Content, errors: list[str]) -> str:
-    """Return state, attempt, deadline, ready_at, lease_until, done, total, error, ended_at and the attempt of the
-    receipt as letters, `.` for none; `errors`: the codes so far, added to."""
+    """Return state, attempt, deadline, ready_at, lease_until, done, total, error, ended_at, the attempt of the receipt
+    and submitted_at as letters, `.` for none; `errors`: the codes so far, added to."""
     if not content.rows:
-        return "." * 10
+        return "." * _LETTERS
     (row,) = content.rows
     if row.error is not None and row.error not in errors:
         errors.append(row.error)
     error = None if row.error is None else errors.index(row.error)
     receipt = content.receipts[0][1] if content.receipts else None
     times = (row.attempt, row.deadline, row.ready_at, row.lease_until, row.done, row.total, error, row.ended_at)
-    return "".join("." if part is None else LETTERS[int(part)] for part in (STATES.index(row.state), *times, receipt))
+    parts = (STATES.index(row.state), *times, receipt, row.submitted_at)
+    return "".join("." if part is None else LETTERS[int(part)] for part in parts)
 
 
 def _two(number: int) -> str:
@@ -82,6 +81,7 @@ class _Packer:
         self._kinds: dict[str, int] = {}
         self._patterns: dict[str, int] = {}
         self._numbers = {place: number for number, place in enumerate(_in_order(self._ids, self._first))}
+        self._usual = [self._pattern(place[0], whole.outcomes[place]) for place in self._numbers]
 
     def packed(self, without: Mapping[str, Recording]) -> dict[str, Any]:
         contents = "".join(content_text(content, self._errors) for content in self._ids)
@@ -108,10 +108,10 @@ class _Packer:
         for content in own or ids:
             text.append(LETTERS[first[content]])
             for now in range(first[content], WORLD.until + 1):
-                answers = recording.outcomes[content, now].values()
-                pattern = "".join(_two(self._kind(content, outcome)) for outcome in answers)
+                answers = recording.outcomes[content, now]
+                pattern = self._pattern(content, answers)
                 text.append(_two(self._patterns.setdefault(pattern, len(self._patterns))))
-                following = (outcome.content for outcome in answers if outcome.content not in (None, content))
+                following = (after for _, _, _, after in answers.values() if after not in (None, content))
                 text += [_two(ids[after]) for after in following if after is not None]
         return "".join(text)
 
@@ -126,11 +126,10 @@ class _Packer:
         of_place: dict[int, tuple[str, str]] = {}
         following: list[int] = []
         for place, number in self._numbers.items():
-            before, answers = self._whole.outcomes[place], recording.outcomes.get(place)
-            if answers is None or answers == before:
+            before, answers = self._whole.outcomes[place], recording.outcomes[place]
+            if answers == before:
                 continue
-            pattern = "".join(_two(self._kind(place[0], outcome)) for outcome in before.values())
-            rule = []
+            pattern, rule = self._usual[number], []
             for index, (action, outcome) in enumerate(answers.items()):
                 if outcome != before[action]:
                     follows = self._follows(place, outcome, list(before.values()))
@@ -149,8 +148,8 @@ class _Packer:
         )
         unchanged = (
             _two(number) + "."
-            for place, number in self._numbers.items()
-            if number not in of_place and self._pattern_of(place) in rules
+            for number in self._numbers.values()
+            if number not in of_place and self._usual[number] in rules
         )
         return {
             "rules": [[self._patterns[pattern], json.loads(rule_text)] for pattern, rule_text in numbered],
@@ -160,8 +159,8 @@ class _Packer:
             "places": self._places(recording, ids, first, own) if own else "",
         }
 
-    def _pattern_of(self, place: Place) -> str:
-        return "".join(_two(self._kind(place[0], outcome)) for outcome in self._whole.outcomes[place].values())
+    def _pattern(self, content: Content, answers: Mapping[Action, Outcome]) -> str:
+        return "".join(_two(self._kind(content, outcome)) for outcome in answers.values())
 
     def _follows(self, place: Place, outcome: Outcome, before: list[Outcome]) -> int:
         if outcome.content is None:
@@ -215,17 +214,17 @@ class _Reader:
         return Recording(outcomes | dict(self._outcomes(contents, places)))
 
     def _read_contents(self, text: str) -> list[Content]:
-        return [self._content(letters) for letters in _cut(text, 10)]
+        return [self._content(letters) for letters in _cut(text, _LETTERS)]
 
     def _content(self, letters: str) -> Content:
         if letters[0] == ".":
             return EMPTY
-        state, attempt, deadline, ready_at, lease, done, total, error, ended_at, receipt = (
+        state, attempt, deadline, ready_at, lease, done, total, error, ended_at, receipt, submitted_at = (
             None if letter == "." else LETTERS.index(letter) for letter in letters
         )
         row: Any = (
             1, CALLER, "report", _INTENT, STATES[state or 0], attempt, WORLD.attempts, deadline, ready_at, lease,
-            done, total, None if error is None else self._packed["errors"][error], ended_at,
+            done, total, None if error is None else self._packed["errors"][error], ended_at, submitted_at,
         )  # fmt: skip
         receipts = () if receipt is None else (_receipt(receipt),)
         return Content((Row(*row),), receipts)

@@ -9,8 +9,8 @@ let lang = (navigator.language || "").startsWith("zh") ? "zh" : "en";
 // The store's answers, read as packing.py reads them.
 function readContents(text) {
   const found = [];
-  for (let at = 0; at < text.length; at += 10) {
-    found.push(text[at] === "." ? null : Array.from(text.slice(at, at + 10), (letter, field) => letter === "." ? null
+  for (let at = 0; at < text.length; at += 11) {
+    found.push(text[at] === "." ? null : Array.from(text.slice(at, at + 11), (letter, field) => letter === "." ? null
       : field === 0 ? data.states[digit(letter)] : field === 7 ? data.errors[digit(letter)] : digit(letter)));
   }
   return found;

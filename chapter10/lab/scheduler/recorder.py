@@ -4,8 +4,8 @@ The world is `lab.histories.world.World()`: one job, two workers, two attempts, 
 the store holds and the time. From each place every action is asked of the real store, and each answer is judged by
 the promises J0 to J11. Who was handed what is not in it: that is the business of whoever plays.
 
-A *recording* of a store without a guard begins with the same places, asks only the verb that lost the guard, and goes
-on to at most `MAX_NEW` contents that the whole store never holds, those first that are reached first.
+A *recording* of a store without a guard begins with all of these places, asks there only the verb that lost the guard,
+and goes on to at most `MAX_NEW` contents that the whole store never holds, those first that are reached first.
 
 Source: claims C10-213, C10-229 to C10-238, C10-297.
 """
@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Final, NamedTuple
 
 from chapter10.companions.work.living_store import LivingStore
@@ -82,18 +83,18 @@ def record_without(guard: Guard, whole: Recording) -> Recording:
 
 def _explored(store: type[JobStore], whole: Recording, changed: str, limit: int | None) -> Recording:
     known, found, new = {content for content, _ in whole.outcomes}, Recording(), set[Content]()
-    waiting: deque[Place] = deque([(EMPTY, 0)])
-    seen = {(EMPTY, 0)}
+    waiting: deque[Place] = deque(whole.outcomes or [(EMPTY, 0)])
+    seen = set(waiting)
     bench = Bench(WORLD, store)
     try:
         while waiting:
             content, now = place = waiting.popleft()
             before = whole.outcomes.get(place, {})
-            answers = found.outcomes[place] = {}
-            for action in asked(content):
-                outcome = before.get(action)
-                if outcome is None or _calls(action, changed):
-                    outcome = _outcome(bench, content, now, action)
+            answers = dict(before)
+            for action in before or asked(content):
+                if before and not _calls(action, changed):
+                    continue
+                outcome = _outcome(bench, content, now, action)
                 after = outcome.content
                 if after is not None and after not in known and after not in new:
                     if limit is not None and len(new) >= limit:
@@ -104,6 +105,7 @@ def _explored(store: type[JobStore], whole: Recording, changed: str, limit: int 
                 if after is not None and (after, now) not in seen:
                     seen.add((after, now))
                     waiting.append((after, now))
+            found.outcomes[place] = before if before == answers else answers
             if now < WORLD.until and (content, now + 1) not in seen:
                 seen.add((content, now + 1))
                 waiting.append((content, now + 1))
@@ -112,6 +114,7 @@ def _explored(store: type[JobStore], whole: Recording, changed: str, limit: int 
     return found
 
 
+@cache
 def _calls(action: Action, changed: str) -> bool:
     """Does an action call the method of the store that was changed?"""
     if action.verb == "look and cancel":
