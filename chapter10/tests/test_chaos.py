@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import os
+import random
 import re
 import signal
 import subprocess
@@ -21,7 +22,7 @@ from chapter10.companions.work.worker_log import WorkerLog, log_path
 from chapter10.jobs import JobError
 from chapter10.lab.histories.job_checker import violations
 from chapter10.lab.processes import chaos, two_terminals
-from chapter10.lab.processes.chaos_worker import CHAOS_WORK, KINDS
+from chapter10.lab.processes.chaos_worker import CHAOS_WORK, KINDS, LET_IN, Work
 from chapter10.tests.support import FolderTestCase, run_python
 
 POSIX = hasattr(signal, "SIGSTOP")
@@ -49,7 +50,7 @@ def setUpModule() -> None:
     if POSIX:
         Meanwhile.story = pool.submit(two_terminals.play, Meanwhile.story_folder, exports=8)
     Meanwhile.chaos = pool.submit(
-        chaos.run_chaos, Meanwhile.chaos_folder, seconds=0, workers=3, seed=1, steps=30, lease=0.25
+        chaos.run_chaos, Meanwhile.chaos_folder, seconds=0, workers=3, seed=11, steps=30, lease=0.25
     )
     command = ["-m", "chapter10.lab.processes.chaos", "--seconds", "0.1", "--workers", "1", "--json"]
     Meanwhile.program = pool.submit(run_python, command)
@@ -72,7 +73,7 @@ class ChaosTestCase(FolderTestCase):
         self.assertGreater(figures["accepted"], 10)
         self.assertEqual(figures["accepted"], figures["ended"])
         self.assertEqual(figures["receipts"], figures["by_state"]["succeeded"])
-        self.assertGreater(figures["done"]["repeat"] + figures["done"]["conflict"] + figures["done"]["cancel"], 0)
+        self.assertLess({"repeat", "conflict", "cancel", "kill", "stop", "damage", "ahead"}, set(figures["done"]))
         path = Meanwhile.chaos_folder / "jobs.db"
         self.assertEqual(violations(path, accepted=range(1, figures["accepted"] + 1)), [])
         with LivingStore(path) as store:
@@ -99,7 +100,7 @@ class ChaosTestCase(FolderTestCase):
         """The figures are counted from the file and not from what was meant."""
         path = self.folder / "jobs.db"
         with mock.patch.object(chaos._Run, "_start"):
-            run = chaos._Run(self.folder, 0, mock.Mock(), 0.5, lambda: 0.0, lambda seconds: None)
+            run = chaos._Run(self.folder, 0, random.Random(1), 0.5, lambda: 0.0, lambda seconds: None)
         (self.folder / "errors.txt").write_text("Traceback", encoding="utf-8", newline="\n")
         with LivingStore(path, [CHAOS_WORK]) as store:
             args = {"kind": "plain", "steps": 1}
@@ -107,6 +108,8 @@ class ChaosTestCase(FolderTestCase):
                 store.submit("alice", key, args, now=0, tool="chaos.work")
             store.claim(1, now=0)
             store.finish(1, 1, {}, now=1)
+            store.claim(2, now=0)
+            store.fail(2, 1, LET_IN, now=1)
         run._known = {("alice", "a"): (1, args), ("alice", "c"): (9, args)}
         with WorkerLog(log_path(path)) as log:
             log.refused("alice", "w", 1, 1, "finish", "stale_attempt", at=0)
@@ -114,8 +117,28 @@ class ChaosTestCase(FolderTestCase):
         self.assertEqual((run.chaos.figures["lost"], run.chaos.figures["duplicated"]), (1, 1))
         self.assertEqual(run.chaos.figures["late_deliveries_refused"], 1)
         said = " ".join(run.chaos.wrong)
-        for word in ("job 9 was accepted and is lost", "a worker said: Traceback", "a job was lost"):
+        for word in (
+            "job 9 was accepted and is lost",
+            "a worker said: Traceback",
+            "a job was lost",
+            "a child of a fork",
+        ):
             self.assertIn(word, said)
+
+    def test_who_is_forked_and_what_lies_in_no_folder_is_refused(self) -> None:
+        """Both are looked at: where the store lets a child in, or takes a job for a removed file, it is said."""
+        if hasattr(os, "fork"):
+            work = Work(str(self.folder / "jobs.db"), 0.1, lambda seconds: None)
+            self.assertFalse(work._is_refused(), "nothing is open here, so a child may come in")
+            with LivingStore(self.folder / "jobs.db"):
+                self.assertTrue(work._is_refused())
+        with mock.patch.object(chaos._Run, "_start"):
+            run = chaos._Run(self.folder, 0, random.Random(1), 0.5, lambda: 0.0, lambda seconds: None)
+        with LivingStore(run.path) as store:
+            self.assertEqual((1, []), (run._delete(store), run.chaos.wrong))
+            with mock.patch.object(run, "_ask"):
+                run._delete(store)
+        self.assertEqual(["a job was accepted into a file that is gone"], run.chaos.wrong)
 
     def test_usage(self) -> None:
         """No worker and no time is no run."""

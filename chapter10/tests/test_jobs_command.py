@@ -450,13 +450,19 @@ class WhatOperatorsMeet(CommandTestCase):
         self.assertEqual(self.work(), 1)
         submit = ("submit", "--month", "2026-08", "--sales", self.sales, "--key", "k")
         self.assertEqual(self.run_jobs(*submit), 4)
-        self.assertIn("nothing new was accepted; `retry 1` or another key", self.said)
-        self.assertEqual(self.json("retry", 1, "--why", "took too long"), {"id": 2, "retry_of": 1})
+        self.assertIn("nothing new was accepted; `retry 1` or", self.said)
+        batch = self.folder / "batch.jsonl"
+        line = {"month": "2026-08", "sales": str(self.sales)}
+        batch.write_text("".join(json.dumps({"key": key, **line}) + "\n" for key in ("k", "l")), encoding="utf-8")
+        self.assertEqual(self.run_jobs("submit", "--from", batch), 4)
+        self.assertRegex(self.said, "^job 1: failed, key k\njob 2: queued, key l\nnothing new was accepted; `retry 1`")
+        self.store.cancel("local", 2)
+        self.assertEqual(self.json("retry", 1, "--why", "took too long"), {"id": 3, "retry_of": 1})
         self.assertEqual(self.work(), 0)
-        self.assertEqual(self.json("status", 2)["state"], "succeeded")
-        self.run_jobs("events", 2, "--limit", 1)
+        self.assertEqual(self.json("status", 3)["state"], "succeeded")
+        self.run_jobs("events", 3, "--limit", 1)
         self.assertIn("queued (once more for job 1, by operator: took too long)", self.said)
-        self.assertEqual(self.run_jobs("retry", 2, "--why", "x"), 1)
+        self.assertEqual(self.run_jobs("retry", 3, "--why", "x"), 1)
 
     def test_an_operator_lists_what_is_anybodys(self) -> None:
         """By owner, state, kind and age, with key and times."""
@@ -597,7 +603,7 @@ class AnOperatorsDay(CommandTestCase):
         line = json.dumps({"key": "k", "month": "2026-08", "sales": str(self.sales)}).encode()
         path = self.folder / "batch.jsonl"
         path.write_bytes(b"\xef\xbb\xbf" + line + b"\r\n")
-        self.assertEqual([{"id": 1, "action_key": "k"}], self.json("submit", "--from", path))
+        self.assertEqual([{"id": 1, "action_key": "k", "state": "queued"}], self.json("submit", "--from", path))
         path.write_bytes(line + b"\n\xff\n")
         self.assertEqual(2, self.run_jobs("submit", "--from", path))
         self.assertIn("line 2: ", self.errors)

@@ -650,6 +650,14 @@ class Places(LivingTestCase):
         self.assertEqual([2, 1, 3, 2], self.store.submit_many("alice", batch, now=999, capacity=1))
         self.assertEqual(["queued"], self.kinds(3))
 
+    def test_a_known_key_whose_intent_is_damaged_is_no_conflict_of_the_caller(self) -> None:
+        """Whoever repeats his submission is told of the damage."""
+        self.submit("known")
+        self.damage("UPDATE jobs SET intent = '{oops'")
+        with self.assertRaisesRegex(StoreError, "store_unavailable") as caught:
+            self.submit("known")
+        self.assertEqual("damaged: the intent of job 1", caught.exception.reason)
+
     def test_a_batch_is_one_commit(self) -> None:
         """However many intents, the disk is waited for once."""
         said: list[str] = []

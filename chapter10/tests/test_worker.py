@@ -728,6 +728,20 @@ class Beliefs(WorkerTestCase):
 class Damage(WorkerTestCase):
     """A row that no store has written: it is named, once, and stops nobody else."""
 
+    def test_a_row_that_is_damaged_while_it_is_held_does_not_end_the_worker(self) -> None:
+        """Its delivery is lost and says why, the next job is done, and the end of the lease sets the row aside."""
+        for key in ("hit", "next"):
+            self.submit(key, deadline=9e9)
+
+        def run(context: JobContext) -> Any:
+            if context.job_id == 1:
+                self.damage("UPDATE jobs SET attempt = 99 WHERE id = 1")
+            return REPORT
+
+        self.worker(run, grace=1.0).run(drain=True)
+        self.assertEqual(["failed", "succeeded"], [self.state(1), self.state(2)])
+        self.assertIn(("lost", 1, "damaged"), [(note.kind, note.job_id, note.detail) for note in self.notes])
+
     def test_one_damaged_row_ends_and_the_others_are_done(self) -> None:
         """Whatever is damaged, the job is `failed` with `damaged` at its first meeting; nine of ten are done."""
         changes = (

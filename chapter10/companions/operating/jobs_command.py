@@ -214,9 +214,14 @@ def _submit_batch(options: argparse.Namespace, operation: Operation, out: _Out, 
                 raise JobError("bad_input", f"line {number}: {reason}") from refused
     with _made(options, operation) as store:
         ids = store.submit_many(options.owner, pairs, **_admission(options, operation, clock))
-    jobs = [{"id": job_id, "action_key": key} for job_id, (key, _) in zip(ids, pairs, strict=True)]
-    out.answer(jobs, *(out.say("submit.one", id=job["id"], key=job["action_key"]) for job in jobs))
-    return EXIT_FINE
+        states = {job_id: store.get(options.owner, job_id)["state"] for job_id in ids}
+    dead = [job_id for job_id, state in states.items() if state in ("failed", "cancelled")]
+    jobs = [
+        {"id": job_id, "action_key": key, "state": states[job_id]} for job_id, (key, _) in zip(ids, pairs, strict=True)
+    ]
+    lines = [out.say("submit.one", id=job["id"], state=job["state"], key=job["action_key"]) for job in jobs]
+    out.answer(jobs, *lines, *(out.say("submit.dead", id=job_id) for job_id in dead))
+    return _EXIT_DEAD if dead else EXIT_FINE
 
 
 def _operation(options: argparse.Namespace) -> Operation:

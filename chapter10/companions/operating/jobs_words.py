@@ -71,10 +71,10 @@ WORDS: Final[Mapping[str, Text]] = {
     "submit.key": Text("{job}，键 {key}", "{job}, key {key}"),
     "submit.earlier": Text("同样的内容以前要求过：{job}", "the same content was asked for before: {job}"),
     "submit.dead": Text(
-        "没有受理新的作业；用 `retry {id}` 或换一个键再做一次",
-        "nothing new was accepted; `retry {id}` or another key tries once more",
+        "没有受理新的作业；用 `retry {id}` 再做一次，输入改过了就换一个键提交",
+        "nothing new was accepted; `retry {id}` or, where the input was mended, another key tries once more",
     ),
-    "submit.one": Text("作业 {id}，键 {key}", "job {id}, key {key}"),
+    "submit.one": Text("作业 {id}：{state}，键 {key}", "job {id}: {state}, key {key}"),
     "watch.busy": Text("作业库正忙，再问一次", "the store is busy, asking again"),
     "watch.left": Text("作业还在进行；用 --after {seq} 接着看", "the job goes on; read on with --after {seq}"),
     "cancel": Text("作业 {id}：{state}", "job {id}: {state}"),
@@ -144,7 +144,10 @@ WORDS: Final[Mapping[str, Text]] = {
     "help.cancel": Text("请求停止一份作业", "ask for a job to be stopped"),
     "help.result": Text("成功的作业的结果", "the result of a job that succeeded"),
     "help.list": Text("一个所有者的作业，新的在前", "an owner's jobs, newest first"),
-    "help.retry": Text("把失败或取消的作业作为新作业再做一次", "do once more what a dead job was to do, as a new job"),
+    "help.retry": Text(
+        "把失败或取消的作业原样再做一次，作为新作业",
+        "do once more what a dead job was to do, with the same input, as a new job",
+    ),
     "help.sweep": Text("了结谁也做不了的作业", "end the jobs that nobody can run any more"),
     "help.prune": Text("删除旧的结果、键和报表", "remove old results, keys and tables"),
     "help.compact": Text("把删掉的空间还给磁盘", "give the room of what was pruned back to the disk"),
@@ -248,7 +251,9 @@ WORDS: Final[Mapping[str, Text]] = {
     "error.not_ready": Text("还没有结果", "there is no result yet"),
     "error.result_expired": Text("结果已按规定删除", "the result was removed by rule"),
     "error.not_dead": Text("只有失败或取消的才能再做一次", "only what failed or was cancelled is done once more"),
-    "error.key_conflict": Text("这个键已经代表另一个意图", "the key stands for another intent"),
+    "error.key_conflict": Text(
+        "这个键已经代表另一个意图，请换一个键", "the key stands for another intent; take another key"
+    ),
     "error.queue_full": Text("队列没有位置了", "there is no place in the queue"),
     "error.owner_full": Text("这个所有者没有位置了", "there is no place for this owner"),
     "error.invalid_submission": Text("提交的内容不对", "this cannot be submitted"),

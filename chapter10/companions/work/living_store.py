@@ -276,6 +276,7 @@ class LivingStore(JobStore):
                 known = db.execute(_SELECT_KEY, (owner, key)).fetchone()
                 if known is not None:  # guard: known_key
                     if known[1] != intent:  # guard: key_conflict
+                        self.intent(known[0])  # which says so where it is damaged
                         raise JobError("key_conflict")
                     ids[key] = known[0]
                 elif new.setdefault(key, intent) != intent:

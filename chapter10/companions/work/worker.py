@@ -417,9 +417,12 @@ class Worker:
         try:
             outcome = self._run_and_settle(held, handler, context)
         except StoreError as error:
-            if error.code != "store_busy":
+            damaged = error.reason.startswith("damaged")  # while it was held; the end of its lease sets it aside
+            if error.code != "store_busy" and not damaged:
                 raise
-            outcome = Outcome(held.job_id, held.attempt, "lost", error.code)  # busy for longer than the lease
+            self._note("store_trouble", held.job_id, held.attempt, error.reason, error)
+            # Or busy for longer than the lease.
+            outcome = Outcome(held.job_id, held.attempt, "lost", "damaged" if damaged else error.code)
         if outcome.state != "succeeded" and handler.discard is not None:
             self._discard(handler.discard, context)
         return outcome

@@ -4,8 +4,9 @@
 
 Several worker processes share one file. The seed decides what is done to whom, in which order; what comes of it is
 decided by the operating system, so no two runs are equal. The clock of one worker runs ahead of all others by more
-than half a lease, so that it takes leases which their holders believe to be alive. Afterwards the chaos ends, the
-workers do what is left, and the file is examined from outside.
+than half a lease, so that it takes leases which their holders believe to be alive. Rows are damaged while they are
+held, jobs fork, some are submitted by a clock that is an hour ahead and then set back, and files are removed under a
+store that has them open. Afterwards the chaos ends, the workers do what is left, and the file is examined from outside.
 
     accepted      job ids that a submission was answered with
     ended         of them, those with a final state
@@ -25,13 +26,16 @@ from __future__ import annotations
 import os
 import random
 import signal
+import sqlite3
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -42,7 +46,7 @@ from chapter10.jobs import JobError
 from chapter10.lab.console.strings import parser_in, say
 from chapter10.lab.console.textio import EXIT_FINE, EXIT_WRONG, main_guard, print_json
 from chapter10.lab.histories.job_checker import violations
-from chapter10.lab.processes.chaos_worker import CHAOS_WORK, DEADLY_EXIT, KINDS
+from chapter10.lab.processes.chaos_worker import CHAOS_WORK, DEADLY_EXIT, KINDS, LET_IN
 
 __all__ = ["LEASE_SECONDS", "MAX_SECONDS", "MAX_WORKERS", "Chaos", "main", "run_chaos"]
 
@@ -60,8 +64,13 @@ _BUSY_SECONDS: Final = 0.1
 """Short: a worker may be stopped in the middle of a transaction, and who waits for it is who continues it."""
 _JOB_SECONDS: Final = 30.0
 _OWNERS: Final = ("alice", "bob", "carol")
-_WEIGHTS: Final = {"submit": 40, "repeat": 10, "conflict": 5, "cancel": 12, "kill": 2, "stop": 6, "leave": 1}
-_KIND_WEIGHTS: Final = (40, 45, 8, 6, 1)
+_WEIGHTS: Final = {
+    "submit": 40, "repeat": 10, "conflict": 5, "cancel": 12, "kill": 2, "stop": 6, "leave": 1,
+    "damage": 3, "ahead": 2, "delete": 1,
+}  # fmt: skip
+_KIND_WEIGHTS: Final = (40, 45, 8, 6, 1, 4)
+_DAMAGES: Final = ("state = 'lurking'", "attempt = 99", "deadline = 'x'", "intent = '{oops'")
+_HOUR: Final = 3600.0
 
 T = TypeVar("T")
 _Clock = Callable[[], float]
@@ -130,10 +139,12 @@ class _Run:
         self.chaos = Chaos()
         self._errors = folder / "errors.txt"
         self._chance = chance
+        self._order = random.Random(chance.random())  # how long things take has no part in what is done
         self._lease = lease
         self._clock = clock
         self._sleep = sleep
         self._known: dict[tuple[str, str], tuple[int, dict[str, Any]]] = {}
+        self._damaged: set[int] = set()
         with LivingStore(self.path, [CHAOS_WORK]):
             pass  # the file is there before the first worker is
         self._members: list[_Member] = []
@@ -148,7 +159,7 @@ class _Run:
 
     def step(self, store: LivingStore) -> None:
         """Do one thing to somebody, see who has to be continued or started again, and wait for a moment."""
-        what = self._chance.choices(tuple(_WEIGHTS), tuple(_WEIGHTS.values()))[0]
+        what = self._order.choices(tuple(_WEIGHTS), tuple(_WEIGHTS.values()))[0]
         self.chaos.done[what] += getattr(self, f"_{what}")(store)
         self._look_after_the_workers()
         self._sleep(_TICK * self._lease)
@@ -166,19 +177,23 @@ class _Run:
             return 0
         return 1
 
+    def _sound(self) -> list[tuple[tuple[str, str], tuple[int, dict[str, Any]]]]:
+        """The jobs that were accepted, without those whose rows were damaged: of these every call says so."""
+        return [each for each in self._known.items() if each[1][0] not in self._damaged]
+
     def _repeat(self, store: LivingStore) -> int:
-        if not self._known:
+        if not (known := self._sound()):
             return 0
-        (owner, key), (job_id, args) = self._chance.choice(list(self._known.items()))
+        (owner, key), (job_id, args) = self._chance.choice(known)
         again = self._ask(store, owner, key, args)
         if again != job_id:
             self.chaos.wrong.append(f"the key of job {job_id} gave job {again}")
         return 1
 
     def _conflict(self, store: LivingStore) -> int:
-        if not self._known:
+        if not (known := self._sound()):
             return 0
-        (owner, key), (job_id, args) = self._chance.choice(list(self._known.items()))
+        (owner, key), (job_id, args) = self._chance.choice(known)
         try:
             self._ask(store, owner, key, {**args, "steps": args["steps"] + 1})
         except JobError as refused:
@@ -215,9 +230,9 @@ class _Run:
                 self._look_after_the_workers()
 
     def _cancel(self, store: LivingStore) -> int:
-        if not self._known:
+        if not (known := self._sound()):
             return 0
-        (owner, _), (job_id, _) = self._chance.choice(list(self._known.items())[-_CAPACITY:])
+        (owner, _), (job_id, _) = self._chance.choice(known[-_CAPACITY:])
         self._insist(lambda: store.cancel(owner, job_id, now=self._clock))
         return 1
 
@@ -240,6 +255,46 @@ class _Run:
             return 0
         member.asked = True
         member.process.terminate()
+        return 1
+
+    def _damage(self, store: LivingStore) -> int:
+        """Change a live row as a disk does: it stops nobody, and ends as `damaged`."""
+        live = store.survey(state="running", limit=1) or store.survey(state="queued", limit=1)
+        change = f"UPDATE jobs SET {self._chance.choice(_DAMAGES)} WHERE id = ?"
+
+        def damage() -> None:
+            with closing(sqlite3.connect(self.path, timeout=_BUSY_SECONDS, isolation_level=None)) as db:
+                db.execute("PRAGMA ignore_check_constraints=ON")
+                try:
+                    db.execute(change, (live[0]["id"],))
+                except sqlite3.OperationalError as error:
+                    raise StoreError("store_busy", "somebody is stopped with the lock in hand") from error
+
+        if live:
+            self._damaged.add(live[0]["id"])
+            self._insist(damage)
+        return len(live)
+
+    def _ahead(self, store: LivingStore) -> int:
+        """Submit by a clock that is set back afterwards: the job waits until an operator releases it."""
+        clock, self._clock = self._clock, lambda: clock() + _HOUR
+        try:
+            return self._submit(store)
+        finally:
+            self._clock = clock
+
+    def _delete(self, store: LivingStore) -> int:
+        """Remove a file under a store that has it open: the next job is refused by name, and nothing is lost unsaid."""
+        path = self.path.with_name("removed.db")
+        with LivingStore(path, [CHAOS_WORK]) as other:
+            path.unlink()
+            try:
+                self._ask(other, "alice", "k", {"kind": "plain", "steps": 1})
+            except StoreError as error:
+                if error.reason.startswith("replaced"):
+                    return 1
+                raise
+        self.chaos.wrong.append("a job was accepted into a file that is gone")
         return 1
 
     def _look_after_the_workers(self) -> None:
@@ -280,6 +335,10 @@ class _Run:
         end = self._clock() + _DRAIN_SECONDS
         while store.stats(now=self._clock) and self._clock() < end:
             self._look_after_the_workers()
+            self._insist(lambda: store.sweep(now=self._clock))
+            for job in store.survey(state="queued"):
+                if (job["submitted"] or 0) > self._clock():
+                    self._insist(partial(store.release, job["id"], now=self._clock))
             self._sleep(_TICK * self._lease)
 
     def leave(self) -> None:
@@ -314,6 +373,9 @@ class _Run:
                 " HAVING count(*) > 1)"
             ).fetchone()[0]
             receipts = store.db.execute("SELECT count(*) FROM receipts").fetchone()[0]
+            forked = store.db.execute("SELECT count(*) FROM jobs WHERE error = ?", (LET_IN,)).fetchone()[0]
+        if forked:
+            chaos.wrong.append("a child of a fork was let into the file that its parent had open")
         by_state = Counter(states[job_id] for job_id in accepted if job_id in states)
         ended = sum(by_state[state] for state in ("succeeded", "failed", "cancelled"))
         refused = self._refused()

@@ -9,6 +9,7 @@
     flaky    a temporary error on its first attempts
     wrong    an error that no retry mends
     deadly   ends the whole process at once, every time: after its last attempt the job ends as `attempts_exhausted`
+    forking  starts a child by `fork`, which must not be let into the file that its parent has open
 """
 
 from __future__ import annotations
@@ -17,19 +18,23 @@ import os
 import signal
 import sys
 import time
+import warnings
 from collections.abc import Callable
 from typing import Any, Final
 
 from chapter10.canonical import CodedError
 from chapter10.companions.work.heartbeat import JobContext
+from chapter10.companions.work.living_store import LivingStore
 from chapter10.companions.work.worker import Backoff, Handler, Worker
+from chapter10.database import StoreError
 from chapter10.jobs import Operation
 
-__all__ = ["CHAOS_WORK", "DEADLY_EXIT", "KINDS", "Work", "main"]
+__all__ = ["CHAOS_WORK", "DEADLY_EXIT", "KINDS", "LET_IN", "Work", "main"]
 
-KINDS: Final = ("plain", "deaf", "flaky", "wrong", "deadly")
+KINDS: Final = ("plain", "deaf", "flaky", "wrong", "deadly", "forking")
 DEADLY_EXIT: Final = 86
 """The exit code of a process that a deadly job ended."""
+LET_IN: Final = "a_fork_was_let_in"
 _STEP: Final = 0.04
 """Of a lease, for one step of the work."""
 _GRACE_SECONDS: Final = 2.0
@@ -49,9 +54,10 @@ class _Flaky(CodedError):
 
 
 class Work:
-    """Does `chaos.work`; `sleep` makes a step last, in proportion to the `lease` in seconds."""
+    """Does `chaos.work` of the store at `path`; `sleep` makes a step last, in proportion to the `lease` in seconds."""
 
-    def __init__(self, lease: float, sleep: Callable[[float], object]) -> None:
+    def __init__(self, path: str, lease: float, sleep: Callable[[float], object]) -> None:
+        self._path = path
         self._lease = lease
         self._sleep = sleep
 
@@ -62,6 +68,8 @@ class Work:
             os._exit(DEADLY_EXIT)
         if kind == "wrong":
             raise CodedError("wrong_input")
+        if kind == "forking" and hasattr(os, "fork") and not self._is_refused():
+            raise CodedError(LET_IN)
         if kind == "flaky" and context.attempt < 3:
             raise _Flaky("flaky")
         for step in range(1, steps + 1):
@@ -69,6 +77,18 @@ class Work:
             if kind != "deaf":
                 context.progress(step, steps)
         return {"steps": steps}
+
+    def _is_refused(self) -> bool:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # of a fork beside threads, which is what is tried
+            child = os.fork()
+        if child == 0:
+            try:
+                LivingStore(self._path)
+            except StoreError as error:
+                os._exit(0 if error.reason == "forked" else 1)
+            os._exit(1)
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 def main(
@@ -78,7 +98,7 @@ def main(
     path, name, ahead, lease = arguments[0], arguments[1], float(arguments[2]), float(arguments[3])
     with Worker(
         path,
-        {CHAOS_WORK.tool: Handler(Work(lease, sleep), temporary=(_Flaky,))},
+        {CHAOS_WORK.tool: Handler(Work(path, lease, sleep), temporary=(_Flaky,))},
         clock=lambda: clock() + ahead,
         sleep=sleep,
         lease=lease,
