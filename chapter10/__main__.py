@@ -39,6 +39,7 @@ COMMANDS: Final = (
     Command("experiments", "experiments", "章节的五组实验", "the five groups of the chapter"),
     Command("predict", "lab.reader.guess", "先猜，再运行，再对照", "guess first, then run, then compare"),
     Command("exercises", "lab.exercises.__main__", "十四个练习，有检查", "fourteen exercises, checked"),
+    Command("progress", "lab.exercises.progress", "走到了哪里，下一步是什么", "how far you are, and what comes next"),
     Command("questions", "lab.guessing.questions", "三道思考题", "three questions on tool orchestration"),
     Command("companions", "lab.reader.companion_experiments", "伴随系统的各组", "the groups of the companions"),
     Command("jobs", "companions.operating.jobs_command", "自己的 CSV，作业来导出", "exports of your own CSV, as jobs"),

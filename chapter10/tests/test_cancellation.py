@@ -678,7 +678,7 @@ class CleanUp(unittest.TestCase):
 
     @virtual
     async def test_a_clean_up_has_an_end_too(self, loop: VirtualLoop) -> None:
-        """Too long, and no time at all, are `clean_up_timed_out`; errors and values come through."""
+        """Too long, and no time at all, are `clean_up_timed_out`; errors and values come through. Claims: C10-294."""
 
         async def fails() -> None:
             raise KeyError

@@ -25,7 +25,10 @@ from chapter10.experiments import GROUPS
 from chapter10.lab.console.strings import Text
 from chapter10.lab.console.textio import display_width
 from chapter10.lab.console.workplace import read_text
-from chapter10.lab.exercises.__main__ import headings_of, main
+from chapter10.lab.evidence.evidence import Scene
+from chapter10.lab.exercises import __main__ as desk
+from chapter10.lab.exercises import progress
+from chapter10.lab.exercises.__main__ import LOOK_SECONDS, headings_of, main
 from chapter10.lab.exercises.book import CODE, CONCEPT, DESIGN, EXERCISES, STEPS, Exercise
 from chapter10.lab.exercises.checking import (
     FAILED,
@@ -42,6 +45,8 @@ from chapter10.lab.exercises.checking import (
 from chapter10.lab.exercises.judge import CHECKS, MAX_PRINTED, judge
 from chapter10.lab.exercises.judge import main as judge_main
 from chapter10.lab.exercises.schedules import MAX_STATEMENTS, Connection, Order, OrdersError, every_order
+from chapter10.lab.guessing.predictions import AREAS
+from chapter10.lab.histories import explore
 from chapter10.lab.histories.guards import GUARDS
 from chapter10.lab.reader.companion_experiments import AREAS as COMPANION_AREAS
 from chapter10.lab.reader.experiments_command import command_line
@@ -539,6 +544,13 @@ def judged_here(command: Sequence[str], **options: Any) -> subprocess.CompletedP
     return subprocess.CompletedProcess(command, code, out.getvalue(), "")
 
 
+def solved(exercise: Exercise) -> str:
+    """A file of a reader that is done: the answer's code, or a line under each heading."""
+    if exercise.kind == CODE:
+        return text_of(exercise.answer)
+    return re.sub(r"(?m)^(## .+)$", r"\1\n\nmine\n", text_of(exercise.stub))
+
+
 class Desk(FolderTestCase):
     """The command, at a reader's desk."""
 
@@ -733,6 +745,74 @@ class Desk(FolderTestCase):
         self.assertRegex(text, r"\[X\]   2 .* 1 of 2 headings written")
         (self.work / "ex09.py").unlink()
         self.assertEqual(self.say().count("not started"), 12)
+
+    def test_next_opens_the_first_that_is_not_done(self) -> None:
+        """Its file is there then; a second `next` names the same one, and in the end there is none."""
+        self.without_children()
+        self.assertIn(str(self.work / "ex01.md"), self.say("next"))
+        self.put(EXERCISES[1], solved(EXERCISES[1]))
+        self.assertIn(str(self.work / "ex02.md"), self.say("next"))
+        self.assertIn("there already", self.say("next"))
+        with mock.patch.object(desk, "finished", return_value=True):
+            self.assertIn("all fourteen exercises are done", self.say("next"))
+
+    def test_a_watched_file_is_checked_when_it_was_saved_and_the_next_one_opens(self) -> None:
+        """Once at the start, not while nothing is saved, and on to the one behind it, past what was done before."""
+        self.without_children()
+        for number in set(EXERCISES) - {6, 9}:
+            self.put(EXERCISES[number], solved(EXERCISES[number]))
+        waits: list[float] = []
+
+        def wait(seconds: float) -> None:
+            waits.append(seconds)
+            self.assertLess(len(waits), 9)
+            if len(waits) == 3:
+                self.put(EXERCISES[6], "def nothing(): ...\n")
+            if len(waits) in (4, 5):
+                exercise = EXERCISES[6 if len(waits) == 4 else 9]
+                self.put(exercise, solved(exercise))
+
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out):
+            self.assertEqual(main(["watch"], wait=wait), 0)
+        said = out.getvalue()
+        self.assertEqual(waits, [LOOK_SECONDS] * 5)
+        self.assertEqual((said.count("nothing written yet"), "[X]" in said), (2, True), said)
+        steps = ["ex06.py", "exercise 6 passes", "13 of 14 done", "ex09.py", "14 of 14 done", "all fourteen"]
+        places = [said.index(step) for step in steps]
+        self.assertEqual(places, sorted(places))
+
+    def test_progress_is_one_screen_worked_out_from_the_files(self) -> None:
+        """Exercises done, guesses right and wrong, guards taken out, and what comes next of each."""
+        self.without_children()
+        self.assertEqual(self.progress(), ["0/14", "exercises next", "0 right, 0 wrong", "predict catalog", "0/44"])
+        self.put(EXERCISES[1], solved(EXERCISES[1]))
+        truths = {
+            question.name: question.truth(GROUPS["catalog"](scene=Scene())) for question in AREAS["catalog"].questions
+        }
+        first, *rest = truths
+        wrong = next(letter for letter in "abc" if letter != truths[first])
+        kept = {"catalog": {**truths, first: wrong}, "boundaries": "x"}
+        (self.work / "predictions.json").write_text(json.dumps(kept), encoding="utf-8")
+        (self.work / "guards.json").write_text('["owner.get", 3, "no guard"]', encoding="utf-8")
+        figures = ["1/14", "exercises next", f"{len(rest)} right, 1 wrong", "predict boundaries", "1/44"]
+        self.assertEqual(self.progress(), figures)
+
+    def progress(self) -> list[str]:
+        """What the screen says: figures and commands, the first five."""
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out):
+            self.assertEqual(progress.main([]), 0)
+        return re.findall(r"\d+/\d+|exercises next|\d+ right, \d+ wrong|predict \w+", out.getvalue())
+
+    def test_a_guard_that_was_taken_out_is_noted_for_who_has_begun(self) -> None:
+        """In the folder of his work, and nowhere when there is none."""
+        for folder, expected in ((False, []), (True, ["owner.get"])):
+            if folder:
+                self.work.mkdir()
+            with contextlib.redirect_stdout(io.StringIO()):
+                explore.main(["--without", "owner.get"])
+            self.assertEqual(explore.explored(self.work), expected)
 
     def test_a_file_in_another_encoding_is_wrong_and_says_what_to_do(self) -> None:
         """For prose as well as for code, without a child."""

@@ -166,7 +166,8 @@ class TheLab(unittest.TestCase):
 
     def test_exercises_speak_the_language_that_was_asked_for(self) -> None:
         """Before the command or after it."""
-        for line in ("--lang zh", *(f"{name} 1 --lang zh" for name in ("start", "check", "hint", "answer", "reset"))):
+        commands = ("next", "watch", *(f"{name} 1" for name in ("start", "check", "hint", "answer", "reset")))
+        for line in ("--lang zh", *(f"{verb} --lang zh" for verb in commands)):
             self.assertEqual(self.reached(exercises.main, line, exercises, "_Desk").args[1], "zh")
 
     def test_a_benchmark_measures_what_and_where_it_was_asked_to(self) -> None:

@@ -118,6 +118,7 @@ class TheCommands(unittest.TestCase):
     COMMANDS = {  # noqa: RUF012 - a table of this class
         "program": "chapter10.__main__",
         "explore": "chapter10.lab.histories.explore",
+        "progress": "chapter10.lab.exercises.progress",
         "terminals": "chapter10.lab.processes.two_terminals",
         "chaos": "chapter10.lab.processes.chaos",
         "stops": "chapter10.lab.processes.stops",

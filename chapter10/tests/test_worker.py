@@ -415,7 +415,7 @@ class Stops(WorkerTestCase):
     def test_a_cancelled_job_delivers_nothing_whatever_its_handler_does(self) -> None:
         """It returns without having looked, or swallows the stop: the cancel is confirmed at the delivery.
 
-        Claims: C10-211.
+        What it left behind is removed, and an error of that hides nothing. Claims: C10-211, C10-294.
         """
         for number, looks in enumerate((False, True), 1):
             self.submit(f"k{number}", now=self.clock())
@@ -427,8 +427,9 @@ class Stops(WorkerTestCase):
                         context.checkpoint()
                 return REPORT
 
-            self.assertEqual(self.once(run), Outcome(number, 1, "cancelled", "not_stored"))
-            self.assertEqual(self.store.receipt_count(number), 0)
+            discarded = mock.Mock(side_effect=OSError)
+            self.assertEqual(self.once(run, discard=discarded), Outcome(number, 1, "cancelled", "not_stored"))
+            self.assertEqual((self.store.receipt_count(number), discarded.call_count), (0, 1))
 
     def test_progress_notices_a_cancel_too(self) -> None:
         """The store's answer to a report of progress stops the handler."""

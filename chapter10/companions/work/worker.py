@@ -90,8 +90,9 @@ class Handler:
     `temporary`: errors after which the job is tried again while it has attempts and time. `limit`: the most seconds of
     one attempt; past it `checkpoint` raises, the lease is not renewed any more, and the job may be tried again. It is
     the second of three clocks: shorter than the deadline, and nothing to do with how long a caller waits.
-    `discard(context)`: removes what an attempt left behind whose result does not count. It may be called for what is
-    gone already, its errors are only noted, and it has no limit of its own, so it is short.
+    `discard(context)`: removes what an attempt left behind whose result does not count, also after a cancel. It may be
+    called for what is gone already, and its errors are only noted. Nothing limits it here: what may take long keeps a
+    limit of its own, as with `clean_up` of `companions.interruption.cancellation`.
 
     The recorded code is the error's own `code`, or `handler_failed`: an error's text never gets into the store.
     Raises `WorkerError` (`bad_handler`).

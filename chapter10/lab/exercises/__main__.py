@@ -4,6 +4,8 @@
     python -m chapter10 exercises start 6      puts the pristine file into my_work
     python -m chapter10 exercises check 6      looks at your file; one failure at a time
     python -m chapter10 exercises hint 6       the next of three hints; `hint 6 1` is the first again
+    python -m chapter10 exercises next         the first that is not done, and its file
+    python -m chapter10 exercises watch        the same, checked whenever you save it, and then the one after it
     python -m chapter10 exercises answer 6     one answer, once yours passes (or with --anyway)
     python -m chapter10 exercises reset 6      back to the pristine file; yours is kept beside it, each time
 
@@ -25,7 +27,8 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain, count
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -36,10 +39,13 @@ from chapter10.lab.console.workplace import ReadersFileError, read_text, save_te
 from chapter10.lab.exercises.book import CODE, EXERCISES, STEPS, Exercise
 from chapter10.lab.exercises.checking import FAILED, NOT_STARTED, PASSED, in_chinese
 
-__all__ = ["CHECK_SECONDS", "Report", "headings_of", "main", "report_on"]
+__all__ = ["CHECK_SECONDS", "LOOK_SECONDS", "Report", "finished", "headings_of", "main", "report_on"]
 
 CHECK_SECONDS: Final = 20
 """How long the check of one file may take before it is cut off."""
+
+LOOK_SECONDS: Final = 0.5
+"""Between two looks at a file that is watched."""
 
 _BROKEN: Final = "broken"
 _HINTS: Final = "hints.json"
@@ -166,6 +172,11 @@ def _in(text: Sequence[str], language: str) -> str:
 # The commands ------------------------------------------------------------------------------------
 
 
+def finished(exercise: Exercise, folder: Path) -> bool:
+    """Does a reader's file pass, or is every heading of it written?"""
+    return report_on(exercise, folder / exercise.filename).status == PASSED
+
+
 class _Desk:
     """One reader at work: the folder and the language; each method is a command and returns the exit code."""
 
@@ -204,6 +215,37 @@ class _Desk:
                 f"{self.summary(exercise, report)}"
             )
         self.say("commands")
+        return EXIT_FINE
+
+    def upcoming(self, behind: int = 0) -> Exercise | None:
+        """The first exercise that is not done, of those behind a number first; None when all are."""
+        order = sorted(EXERCISES.values(), key=lambda exercise: (exercise.number <= behind, exercise.number))
+        return next((exercise for exercise in order if not finished(exercise, self.folder)), None)
+
+    def go_on(self) -> int:
+        exercise = self.upcoming()
+        if exercise is not None:
+            return self.start(exercise)
+        self.say("all_done")
+        return EXIT_FINE
+
+    def watch(self, wait: Callable[[float], object]) -> int:
+        """Check the next file whenever it was saved, until all are done; `wait(seconds)` passes the time between."""
+        exercise = self.upcoming()
+        while exercise is not None:
+            self.start(exercise)
+            seen = None
+            while True:
+                now = _saved(self.path(exercise))
+                if now != seen:
+                    seen = now
+                    if self.check(exercise) == EXIT_FINE:
+                        break
+                wait(LOOK_SECONDS)
+            done = sum(finished(each, self.folder) for each in EXERCISES.values())
+            self.say("so_far", done=done, total=len(EXERCISES))
+            exercise = self.upcoming(exercise.number)
+        self.say("all_done")
         return EXIT_FINE
 
     def summary(self, exercise: Exercise, report: Report) -> str:
@@ -335,6 +377,15 @@ class _Desk:
         return EXIT_FINE
 
 
+def _saved(path: Path) -> tuple[int, int] | None:
+    """When a file was saved last and how long it is, or None while there is none, as when an editor replaces it."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size
+
+
 def _is_pristine(exercise: Exercise, path: Path) -> bool:
     try:
         return read_text(path) == read_text(exercise.stub)
@@ -348,10 +399,15 @@ def _free_name(path: Path) -> Path:
     return next(name for name in names if not name.exists())
 
 
-def main(arguments: Sequence[str] | None = None, *, seconds: float = CHECK_SECONDS) -> int:
+def main(
+    arguments: Sequence[str] | None = None,
+    *,
+    seconds: float = CHECK_SECONDS,
+    wait: Callable[[float], object] = time.sleep,
+) -> int:
     """Do what the arguments say (those of the process if None) and return the exit code.
 
-    `seconds`: the limit for the check of one file.
+    `seconds`: the limit for the check of one file. `wait`: passes the time between two looks of `watch`.
     """
     parser = argparse.ArgumentParser(prog=_PROGRAM, description="The chapter's fourteen exercises.", allow_abbrev=False)
     languages = argparse.ArgumentParser(add_help=False)
@@ -359,6 +415,8 @@ def main(arguments: Sequence[str] | None = None, *, seconds: float = CHECK_SECON
     parser.add_argument("--lang", choices=LANGUAGES, default=None, help="the language of the texts")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     for name, purpose in (
+        ("next", "the first that is not done"),
+        ("watch", "check it whenever it is saved, then the one after it"),
         ("start", "put the pristine file into my_work"),
         ("check", "look at your file"),
         ("hint", "one of three hints"),
@@ -366,6 +424,8 @@ def main(arguments: Sequence[str] | None = None, *, seconds: float = CHECK_SECON
         ("reset", "back to the pristine file"),
     ):
         command = commands.add_parser(name, help=purpose, parents=[languages])
+        if name in ("next", "watch"):
+            continue
         command.add_argument("number", type=int, choices=sorted(EXERCISES), metavar="N", help="1 to 14")
         if name == "hint":
             command.add_argument("step", type=int, choices=range(1, STEPS + 1), nargs="?")
@@ -375,6 +435,10 @@ def main(arguments: Sequence[str] | None = None, *, seconds: float = CHECK_SECON
     desk = _Desk(work_folder(), choose_language(options.lang), seconds)
     if options.command is None:
         return desk.overview()
+    if options.command == "next":
+        return desk.go_on()
+    if options.command == "watch":
+        return desk.watch(wait)
     exercise = EXERCISES[options.number]
     if options.command == "hint":
         return desk.hint(exercise, options.step)

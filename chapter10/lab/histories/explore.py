@@ -27,10 +27,13 @@ C10-238, C10-297.
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Final
 
 from chapter10.companions.work.living_store import LivingStore
@@ -45,6 +48,7 @@ from chapter10.lab.console.textio import (
     mermaid_sequence,
     text_lanes,
 )
+from chapter10.lab.console.workplace import read_text, save_text, work_folder
 from chapter10.lab.evidence.files import differences, replace_together, say_differences
 from chapter10.lab.evidence.telling import narrow_lanes
 from chapter10.lab.histories.explorer import Answers, Broken, Exploration, Explorer, counterexample
@@ -52,9 +56,10 @@ from chapter10.lab.histories.guards import GUARDS, Guard, guard_named, mark_of
 from chapter10.lab.histories.invariants import INVARIANTS, WAY_TO_END, Invariant
 from chapter10.lab.histories.world import CHAPTER_VERBS, Action, World
 
-__all__ = ["CHINESE", "PAGE", "guards_page", "lanes", "main"]
+__all__ = ["CHINESE", "PAGE", "explored", "guards_page", "lanes", "main"]
 
 PAGE: Final = "guards.md"
+_KEPT: Final = "guards.json"
 
 CHINESE: Final[Mapping[str, str]] = {
     "the same key is the same intent: a repeat gets its job back and makes no second one":
@@ -278,7 +283,26 @@ def _show_all(world: World, store: type[JobStore], language: str) -> int:
     return EXIT_FINE
 
 
+def explored(folder: Path) -> list[str]:
+    """Return the guards that a reader has taken out, from `guards.json` in the folder of his work."""
+    try:
+        kept = json.loads(read_text(folder / _KEPT))
+    except (OSError, ValueError):
+        return []
+    return [name for name in kept if isinstance(name, str)] if isinstance(kept, list) else []
+
+
+def _remember(guard: Guard) -> None:
+    """Note for a reader who has begun, so where there is a folder of his work, that the guard was taken out."""
+    folder = work_folder()
+    if folder.is_dir():
+        with suppress(OSError):
+            names = sorted({*explored(folder), guard.name})
+            save_text(folder / _KEPT, json.dumps(names, indent=2) + "\n")
+
+
 def _show_without(guard: Guard, language: str) -> int:
+    _remember(guard)
     seen = counterexample(guard)
     sentence, claims = _in(guard.sentence, language), ", ".join(guard.claims)
     print(say("explore.less", language, guard=guard.name, sentence=sentence, claims=claims))
