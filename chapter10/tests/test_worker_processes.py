@@ -259,6 +259,14 @@ class Signals(unittest.TestCase):
             other.join()
         self.assertIs(before, signal.getsignal(signal.SIGTERM))
 
+    def test_what_the_main_thread_does_after_a_signal_comes_after_it_was_heard(self) -> None:
+        """A worker takes no job any more, say."""
+        heard = list[int]()
+        with StopSignals(heard.append):
+            for count in (1, 2):
+                signal.raise_signal(signal.SIGTERM)
+                self.assertEqual(list(range(1, count + 1)), heard)
+
     def test_a_child_of_a_fork_has_the_signals_as_they_were(self) -> None:
         """It can be ended, its parent hears nothing of that, and the block ends while the child lives."""
         heard = queue.SimpleQueue[int]()
