@@ -2,8 +2,8 @@
 
 Python runs the handler of a signal in the main thread, between two of its steps. A signal that comes right before the
 main thread begins to wait (for a lock, for a child, for SQLite) is answered when the wait is over, which may be never.
-So here the system's part of it writes a byte to a descriptor, whatever the main thread does, and a thread that waits for
-that byte says `heard(1)`, then `heard(2)`. The handler only waits until that was said: what the main thread does after
+So here the system's part of it writes a byte to a descriptor, whatever the main thread does, and a thread that waits
+for it says `heard(1)`, then `heard(2)`. The handler only waits until that was said: what the main thread does after
 a signal that it has noticed, it does after `heard`.
 
 What it does not do: it wakes nobody. What the main thread waits in has to look, or `heard` ends the process. A process
