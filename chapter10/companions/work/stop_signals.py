@@ -74,8 +74,6 @@ class StopSignals:
         os.close(self._write)
 
     def _listen(self) -> None:
-        if hasattr(signal, "pthread_sigmask"):  # so that they interrupt the waits of the main thread, as ever
-            signal.pthread_sigmask(signal.SIG_BLOCK, _CAUGHT)
         count = 0
         while (number := os.read(self._read, 1)[0]) != _END:
             if number == _NOTICED:
