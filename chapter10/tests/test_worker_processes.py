@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import Any, Final
 from unittest import mock
 
-from chapter10.companions.work import child_process
+from chapter10.companions.work import child_process, stop_signals
 from chapter10.companions.work.child_process import ChildFailed, ChildProcess, TemporaryChildError, _Said
 from chapter10.companions.work.heartbeat import AttemptOver
 from chapter10.companions.work.stop_signals import StopSignals
@@ -258,6 +258,38 @@ class Signals(unittest.TestCase):
             ended.set()
             other.join()
         self.assertIs(before, signal.getsignal(signal.SIGTERM))
+
+    def test_what_the_main_thread_does_after_a_signal_comes_after_it_was_heard(self) -> None:
+        """A worker takes no job any more, say."""
+        heard = list[int]()
+        with StopSignals(heard.append):
+            for count in (1, 2):
+                signal.raise_signal(signal.SIGTERM)
+                self.assertEqual(list(range(1, count + 1)), heard)
+
+    def test_the_block_leaves_nothing_behind(self) -> None:
+        """No thread, no descriptor, none that the system writes to; and none either where no handler may be set."""
+        free, wakes = os.dup(0), signal.set_wakeup_fd(-1)
+        os.close(free)
+        with StopSignals(lambda count: None):
+            (thread,) = (each for each in threading.enumerate() if each.name == "signals")
+            self.assertTrue(thread.daemon)
+        self.assertEqual((False, -1), (thread.is_alive(), signal.set_wakeup_fd(wakes)))
+        self.assertEqual([], stop_signals._open)
+        refused = list[BaseException]()
+
+        def elsewhere() -> None:
+            try:
+                StopSignals(lambda count: None).__enter__()
+            except ValueError as error:
+                refused.append(error)
+
+        other = threading.Thread(target=elsewhere)
+        other.start()
+        other.join()
+        again = os.dup(0)
+        os.close(again)
+        self.assertEqual((1, free), (len(refused), again))
 
     def test_a_child_of_a_fork_has_the_signals_as_they_were(self) -> None:
         """It can be ended, its parent hears nothing of that, and the block ends while the child lives."""

@@ -2,8 +2,9 @@
 
 Python runs the handler of a signal in the main thread, between two of its steps. A signal that comes right before the
 main thread begins to wait (for a lock, for a child, for SQLite) is answered when the wait is over, which may be never.
-So here the handler does nothing. The system's part of it writes a byte to a descriptor, whatever the main thread does,
-and a thread that waits for that byte says `heard(1)`, then `heard(2)`.
+So here the system's part of it writes a byte to a descriptor, whatever the main thread does, and a thread that waits
+for it says `heard(1)`, then `heard(2)`. The handler only waits until that was said: what the main thread does after
+a signal that it has noticed, it does after `heard`.
 
 What it does not do: it wakes nobody. What the main thread waits in has to look, or `heard` ends the process. A process
 that is forked within the block has the signals as they were before it.
@@ -23,7 +24,7 @@ __all__ = ["StopSignals"]
 _CAUGHT: Final = [
     getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGBREAK") if hasattr(signal, name)
 ]  # the last one is Windows' Ctrl-Break
-_END: Final = 0  # no signal has this number
+_END, _NOTICED = 0, 255  # no signals have these numbers
 
 
 class StopSignals:
@@ -34,6 +35,7 @@ class StopSignals:
 
     def __init__(self, heard: Callable[[int], object]) -> None:
         self._heard = heard
+        self._said = threading.Semaphore(0)
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> None:
@@ -49,13 +51,17 @@ class StopSignals:
         self._thread.start()
         _open.append(self)
         for number in _CAUGHT:
-            self._before[number] = signal.signal(number, lambda number, frame: None)
+            self._before[number] = signal.signal(number, self._noticed)
 
     def __exit__(self, *_: object) -> None:
         self._give_back()
         os.write(self._write, bytes([_END]))
         self._thread.join()
         self._close()
+
+    def _noticed(self, number: int, frame: object) -> None:
+        os.write(self._write, bytes([_NOTICED]))
+        self._said.acquire()
 
     def _give_back(self) -> None:
         _open.remove(self)
@@ -68,11 +74,11 @@ class StopSignals:
         os.close(self._write)
 
     def _listen(self) -> None:
-        if hasattr(signal, "pthread_sigmask"):  # so that they interrupt the waits of the main thread, as ever
-            signal.pthread_sigmask(signal.SIG_BLOCK, _CAUGHT)
         count = 0
         while (number := os.read(self._read, 1)[0]) != _END:
-            if number in _CAUGHT:
+            if number == _NOTICED:
+                self._said.release()
+            elif number in _CAUGHT:
                 count += 1
                 self._heard(count)
 
