@@ -204,7 +204,7 @@ class TheChallenges(unittest.TestCase):
             mark = mark_of(guard_named(guard.name))
             with self.subTest(guard.name):
                 self.assertTrue(broken[-1].startswith("J") and not any(broken[:-1]), broken)
-                self.assertEqual((about["where"], about["line"]), (f"{mark.path}:{mark.line}", mark.text))
+                self.assertEqual((about["where"], about["line"]), (mark.path, mark.text))
 
     def test_what_cannot_be_played_is_named(self) -> None:
         """A move that is not possible there, such as a claim before there is a job."""

@@ -20,7 +20,7 @@ from chapter10.lab.guessing import questions
 from chapter10.lab.reader.own_data import export_sales
 from chapter10.lab.reader.story import SENTENCES, TABLE, sentences
 from chapter10.tests.programs import Terminal
-from chapter10.tests.support import FolderTestCase
+from chapter10.tests.support import TOP, FolderTestCase
 
 
 def told(*arguments: str, main: Any = experiments.main) -> str:
@@ -36,6 +36,23 @@ def said_of(group: str, *arguments: Any, **options: Any) -> str:
     scene = Scene()
     figures = GROUPS[group](*arguments, scene=scene)
     return " ".join(sentences(group, figures, scene, options, "en"))
+
+
+class TheFirstHour(FolderTestCase):
+    """docs/first-hour.md: what it quotes is what a terminal shows."""
+
+    def test_each_quoted_line_is_one_of_the_run_that_stands_above_it(self) -> None:
+        """In Chinese or in English, from the group that is guessed in the same quarter."""
+        quarters = (TOP / "docs" / "first-hour.md").read_text(encoding="utf-8").split("\n## ")[1:]
+        self.assertEqual(len(quarters), 4)
+        for quarter in quarters:
+            (group,) = re.findall(r"^python -m chapter10 predict (\w+)$", quarter, re.MULTILINE)
+            texts = [told("--group", group, "--lang", language) for language in ("zh", "en")]
+            said = {line for text in texts for line in text.splitlines()}
+            (quoted,) = re.findall(r"```text\n(.+?)```", quarter, re.DOTALL)
+            with self.subTest(group=group):
+                self.assertEqual(set(quoted.splitlines()) - said, set())
+                self.assertRegex(quarter, r"exercises start \d+")
 
 
 class TheStory(FolderTestCase):

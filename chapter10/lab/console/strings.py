@@ -289,8 +289,8 @@ TABLE: Final[Mapping[str, Text]] = {
     "exercises.failed": Text("未通过：{check}", "fails at {check}"),
     "exercises.written": Text("写了 {filled}/{total} 个标题", "{filled} of {total} headings written"),
     "exercises.commands": Text(
-        "start N 开始   check N 检查   hint N 提示   answer N 答案   reset N 重来",
-        "start N   check N   hint N   answer N   reset N",
+        "next 下一个   watch 存盘就检查   start N 开始   check N 检查   hint N 提示   answer N 答案   reset N 重来",
+        "next   watch   start N   check N   hint N   answer N   reset N",
     ),
     "exercises.started": Text("[OK] 你的文件：{path}", "[OK] your file: {path}"),
     "exercises.is_there": Text(

@@ -179,7 +179,7 @@ def _about(guard: Guard, recording: Recording, answers: Answers) -> dict[str, An
     mark = mark_of(guard)
     return {
         "why": {"zh": CHINESE[guard.sentence], "en": guard.sentence[0].upper() + guard.sentence[1:]},
-        "where": f"{mark.path}:{mark.line}",
+        "where": mark.path,  # and no number of a line, which any other change would move
         "line": mark.text,
         "history": address_of(recording, moves_of(broken.history)),
     }
