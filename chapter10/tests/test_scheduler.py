@@ -22,7 +22,7 @@ from chapter10.lab.histories.guards import guard_named, mark_of, store_without
 from chapter10.lab.histories.world import MONTHS, TOTAL, Action, Content
 from chapter10.lab.scheduler import page
 from chapter10.lab.scheduler.packing import LETTERS, pack, unpack
-from chapter10.lab.scheduler.play import CHALLENGES, START, Position, moves, play, possible, shortest, turn
+from chapter10.lab.scheduler.play import CHALLENGES, START, Position, met, moves, play, possible, shortest, turn
 from chapter10.lab.scheduler.recorder import MAX_NEW, PLAYED, WORLD, Recording, asked
 from chapter10.lab.scheduler.words import TEXTS
 from chapter10.tests.support import TOP
@@ -167,8 +167,8 @@ class TheAnswers(unittest.TestCase):
         self.assertEqual((max(new.values()), new[WHOLE]), (MAX_NEW, 0))
 
     def test_what_is_packed_is_unpacked(self) -> None:
-        """A whole recording and two without a guard, one of which holds what the whole store holds later."""
-        names = ("stale_attempt.finish", "owner.cancel")
+        """Also what the whole store holds only later, and places that answer alike though their neighbours do not."""
+        names = ("ended.renew", "owner.cancel")
         without = {name: recordings()[name] for name in names}
         whole, found = unpack(json.loads(json.dumps(pack(recordings()[WHOLE], without))))
         self.assertEqual(whole, recordings()[WHOLE])
@@ -205,6 +205,19 @@ class TheChallenges(unittest.TestCase):
             with self.subTest(guard.name):
                 self.assertTrue(broken[-1].startswith("J") and not any(broken[:-1]), broken)
                 self.assertEqual((about["where"], about["line"]), (mark.path, mark.text))
+
+    def test_each_challenge_is_one_of_its_own(self) -> None:
+        """The fewest moves for one do no other."""
+        for number, (challenge, (_, *names)) in enumerate(zip(CHALLENGES, data()["challenges"], strict=True)):
+            last = play(recordings()[names[-1]], shortest(recordings()[names[-1]], challenge))[-1]
+            self.assertEqual([met(each, last) for each in CHALLENGES], [number == n for n in range(len(CHALLENGES))])
+
+    def test_a_process_that_died_has_nothing_and_may_claim_again(self) -> None:
+        """It cannot deliver any more; the other one knows what it knew."""
+        worker = Action("worker A", "claim", 1)
+        turns = play(recordings()[WHOLE], [Action("alice", "submit", 1), worker, Action("worker A", "die")])
+        self.assertEqual(turns[-1].after, turns[0].after._replace(content=turns[1].after.content))
+        self.assertIn(worker, moves(turns[-1].after))
 
     def test_what_cannot_be_played_is_named(self) -> None:
         """A move that is not possible there, such as a claim before there is a job."""

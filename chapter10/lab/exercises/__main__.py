@@ -217,10 +217,9 @@ class _Desk:
         self.say("commands")
         return EXIT_FINE
 
-    def upcoming(self, behind: int = 0) -> Exercise | None:
-        """The first exercise that is not done, of those behind a number first; None when all are."""
-        order = sorted(EXERCISES.values(), key=lambda exercise: (exercise.number <= behind, exercise.number))
-        return next((exercise for exercise in order if not finished(exercise, self.folder)), None)
+    def upcoming(self) -> Exercise | None:
+        """The first exercise that is not done; None when all are."""
+        return next((exercise for exercise in EXERCISES.values() if not finished(exercise, self.folder)), None)
 
     def go_on(self) -> int:
         exercise = self.upcoming()
@@ -244,7 +243,7 @@ class _Desk:
                 wait(LOOK_SECONDS)
             done = sum(finished(each, self.folder) for each in EXERCISES.values())
             self.say("so_far", done=done, total=len(EXERCISES))
-            exercise = self.upcoming(exercise.number)
+            exercise = self.upcoming()
         self.say("all_done")
         return EXIT_FINE
 
