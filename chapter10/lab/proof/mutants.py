@@ -41,7 +41,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -216,6 +216,10 @@ def _trees(count: int) -> Iterator[list[Tree]]:
         yield [Tree(folder) for folder in folders]
 
 
+def _tell(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
 def run(
     mutants: Sequence[Mutant],
     tests: dict[str, list[str]],
@@ -223,10 +227,12 @@ def run(
     *,
     lines: Mapping[str, Mapping[str, list[str]]] | None = None,
     seconds: float = TEST_SECONDS,
+    tell: Callable[[str], object] = _tell,
 ) -> dict[str, Verdict]:
-    """Return the verdict of each mutant by name, in the order of the list; progress goes to standard error.
+    """Return the verdict of each mutant by name, in the order of the list.
 
-    `lines`: by module and line the tests that run it; they are asked before the modules of `tests`.
+    `lines`: by module and line the tests that run it; they are asked before the modules of `tests`. `tell(line)` hears
+    of the progress; without it that is standard error.
     Ctrl-C ends the run; what has ended by then is returned, the rest is missing.
     """
     free: queue.SimpleQueue[Tree] = queue.SimpleQueue()
@@ -252,9 +258,9 @@ def run(
                 for future in wait(waiting, return_when=FIRST_COMPLETED).done:
                     name = waiting.pop(future)
                     verdicts[name] = future.result()
-                    print(f"[{len(verdicts)}/{len(mutants)}] {name}: {verdicts[name]}", file=sys.stderr, flush=True)
+                    tell(f"[{len(verdicts)}/{len(mutants)}] {name}: {verdicts[name]}")
         except KeyboardInterrupt:
-            print("stopped; the two that are running are waited for", file=sys.stderr)
+            tell("stopped; the two that are running are waited for")
             pool.shutdown(wait=True, cancel_futures=True)
     return {mutant.name: verdicts[mutant.name] for mutant in mutants if mutant.name in verdicts}
 
