@@ -242,6 +242,15 @@ class Results(StoreTestCase):
         self.assertIsNone(self.store.cancel_reason(T, "a:compensation"))
         self.assertEqual(self.store.finish(T, "a:compensation", fence, "refunded"), "succeeded")
 
+    def test_the_first_cancel_gives_the_reason_and_what_was_done_comes_in_order(self) -> None:
+        """Of a span that two cancels cover; the spans that had succeeded are named by name."""
+        self.tree()
+        for span in "cb":
+            self.store.finish(T, span, self.running(span), 1)
+        self.assertEqual(self.store.cancel(T, reason="shutdown").already_done, ("b", "c"))
+        self.store.cancel(T, "d", reason="user")
+        self.assertEqual(self.store.cancel_reason(T, "e"), "shutdown")
+
     def test_what_a_compensation_calls_is_exempt_too(self) -> None:
         """Its children are compensations by birth, though they never say so."""
         self.charged()
