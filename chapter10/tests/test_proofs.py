@@ -8,11 +8,12 @@ from dataclasses import replace
 from functools import partial
 from unittest import mock
 
+from chapter10.lab.histories.guards import GUARDS, guard_named, mark_of
 from chapter10.lab.proof import proofs as command
 from chapter10.lab.proof.mutants import Tree
-from chapter10.lab.proof.proofs import Proof, main, proofs, prove
+from chapter10.lab.proof.proofs import Proof, main, proofs, prove, without
 from chapter10.tests.shared import claim_map
-from chapter10.tests.support import FolderTestCase, at_once
+from chapter10.tests.support import TOP, FolderTestCase, at_once
 
 
 class Proving(FolderTestCase):
@@ -51,6 +52,24 @@ class Proving(FolderTestCase):
             ],
             found_wrong,
         )
+
+    def test_a_guard_is_taken_out_at_its_mark(self) -> None:
+        """The condition of an `if` is False; where there is none, what the entry has instead stands in the line."""
+        for name, line in (
+            ("stale_attempt.finish", "            if False:  # guard: stale_attempt"),
+            ("lease_within_deadline.renew", "            end = moment + lease  # guard: lease_within_deadline"),
+        ):
+            mark, fault = mark_of(guard_named(name)), without(guard_named(name))
+            text = (TOP / "chapter10" / mark.path).read_text(encoding="utf-8")
+            before, after = text.splitlines(), fault.apply(text).splitlines()
+            changed = [number for number, pair in enumerate(zip(before, after, strict=True), 1) if pair[0] != pair[1]]
+            self.assertEqual((changed, after[mark.line - 1]), ([mark.line], line))
+
+    def test_a_claim_of_the_job_store_has_a_fault_wherever_a_guard_names_it(self) -> None:
+        """The first guard of a claim that no written fault names."""
+        found = {proof.claim: proof.mutant.name for proof in proofs(claim_map())}
+        self.assertEqual({claim for guard in GUARDS for claim in guard.claims} - set(found), set())
+        self.assertEqual(found["C10-231"], "without lease_expired.finish")
 
     def test_a_claim_without_a_fault_is_a_mistake_of_usage(self) -> None:
         """Exit code 2."""
