@@ -224,7 +224,7 @@ class Fencing(JobTestCase):
                     self.refused(code, self.store.finish, job_id, attempt, REPORT, now=3)
 
     def test_a_job_that_nobody_holds_takes_no_delivery(self) -> None:
-        """Before the first claim, and back in line for a retry, the worker's verbs are `not_running`. Claims: C10-161."""
+        """Before the first claim, and back in line for a retry, all its verbs are `not_running`. Claims: C10-161."""
         self.submit()
         for call in self.deliveries(1, 0, 3):
             self.refused("not_running", call)
